@@ -1,6 +1,6 @@
 """Calibrations of embeddings [n, D], as scikit-learn's transformers.
 
-A *negligible* deviation is only rounding, see `glow.embeddings`.
+A deviation is *negligible* if it can be rounding alone, see `glow.embeddings`.
 """
 
 import copy
@@ -31,7 +31,7 @@ class StandardNormalization(StandardScaler):
 class NullTopSingularVectors(TransformerMixin, BaseEstimator):
     """NATSV(k): remove the first k right singular vectors, `x - V Vᵀ x`.
 
-    Embeddings are not centred. The paper's source, Mu and Viswanath 2018, subtracts the mean first; but the paper
+    Embeddings are not centred. Mu and Viswanath 2018, cited by the paper, subtract the mean first; but the paper
     describes only the projection, and subtracts a mean only in the row SN + NATSV.
     """
 
@@ -83,7 +83,7 @@ def calibration(name: str) -> BaseEstimator:
       name: `none`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, or `whitening-D` (D dimensions kept).
 
     Raises:
-      ArgumentError: the name is unknown, or has no K; only `compare_calibrations` chooses one.
+      ArgumentError: the name is unknown, or lacks K, which only `compare_calibrations` chooses.
     """
     check_name(name)
     if name in TUNED:

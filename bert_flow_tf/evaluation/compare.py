@@ -1,4 +1,4 @@
-"""Compare calibrations on the same embeddings, as the paper's Table 5."""
+"""Compare calibrations on the same embeddings, as in the paper's Table 5."""
 
 import re
 import statistics
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "whitening-256", "flow")
 FIT_ON = {"all": ("train", "dev", "test"), "train": ("train",)}
-# These methods choose k from 1 to _MOST_K on dev (Table 5).
-TUNED, _MOST_K = ("natsv", "sn+natsv"), 20
+# These methods choose k from 1 to _LARGEST_K on dev (Table 5).
+TUNED, _LARGEST_K = ("natsv", "sn+natsv"), 20
 _NAMES = ("none", "sn", *TUNED, "whitening", "flow")
 _NUMBERED = re.compile(r"(natsv|sn\+natsv|whitening)-([1-9][0-9]*)")
 
@@ -43,7 +43,7 @@ def check_method(method: str) -> None:
 
 
 class Split(NamedTuple):
-    """Embeddings [2n, D], two rows per pair, and gold scores [n]."""
+    """Embeddings [2n, D], two neighbouring rows per pair, and gold scores [n]."""
 
     embeddings: np.ndarray
     gold: np.ndarray | None = None
@@ -66,9 +66,9 @@ def compare_calibrations(
 
     Args:
       splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.
-      fit_on: "all" splits, the paper's "target", or "train".
+      fit_on: "all" for all splits (the paper's "target"), or "train".
       flow_options: arguments of `glow.calibrator.FlowCalibrator`.
-      flow_rows: function from a seed to the embeddings to learn the flow on; None for those of `splits`.
+      flow_rows: function from a seed to the embeddings that the flow learns; None for those of `splits`.
 
     Raises:
       UserError: a method is unknown or cannot be fitted, an embedding is not finite, or a score is undefined.
@@ -111,7 +111,7 @@ def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metri
 
     first = calibration("sn" if method == "sn+natsv" else "none").fit(fit_rows)
     # Fit the largest k only, because smaller ones use its leading directions.
-    largest = NullTopSingularVectors(min(_MOST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
+    largest = NullTopSingularVectors(min(_LARGEST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
     by_k = {k: make_pipeline(first, largest.truncated(k)) for k in range(1, largest.k + 1)}
     dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in by_k.items()}
     k = max(dev_by_k, key=lambda k: dev_by_k[k])

@@ -25,7 +25,7 @@ from bert_flow_tf.evaluation.protocols import cosines, score_task
 SEED, FOLDS = 1111, 10
 # The TF1 code uses this protocol, with SentEval's PyTorch classifier.
 ORIGINAL_FOLDS, ORIGINAL_PROTOCOL = 5, "norm 1, 5 folds"
-# The inverse strength of the regularisation is chosen from these; SentEval has another grid for tasks without dev.
+# C, the inverse strength of the regularisation, is one of these; SentEval has another grid for tasks without dev.
 _GRID = tuple(2.0**t for t in range(-2, 4))
 _GRID_WITHOUT_DEV = tuple(2.0**t for t in range(-1, 6))
 
@@ -38,7 +38,7 @@ def score_tasks(
     """Return the fields of each task's `results.records.TaskScores`, by name.
 
     `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once. `original_protocol`
-    scores classification on embeddings of norm 1 in 5 folds, as Li et al.'s code.
+    scores classification on embeddings of norm 1 in 5 folds, as Li et al.'s code does.
 
     Raises:
       UserError: `encode` returns values that are not finite, or a score is undefined.
@@ -68,9 +68,9 @@ def score_transfer(
 ) -> dict[str, Any]:
     """Return the fields of a classification task's `results.records.TaskScores`.
 
-    The regularisation is chosen on `dev`, or without it by cross-validation on `train`. A task with `all` alone gets
-    nested cross-validation. The solver is scikit-learn's with 100 iterations, as in SentEval. `pairs` counts the scored
-    examples.
+    The regularisation is chosen on `dev`, or by cross-validation on `train` if there is no `dev`. A task that has only
+    the part `all` is scored by nested cross-validation. The solver is scikit-learn's with 100
+    iterations, as in SentEval. `pairs` counts the scored examples.
 
     Raises:
       UserError: a class has fewer examples than folds.
@@ -91,7 +91,7 @@ def score_transfer(
             if "dev" in x:
                 dev, best = _best(_GRID, lambda c: _model(c).fit(x["train"], y["train"]).score(x["dev"], y["dev"]))
             else:
-                dev, best = _chosen(x["train"], y["train"], _GRID_WITHOUT_DEV, split)
+                dev, best = _cross_validated(x["train"], y["train"], _GRID_WITHOUT_DEV, split)
             predicted = _model(best).fit(x["train"], y["train"]).predict(x["test"])
             accuracy = 100 * float(np.mean(predicted == y["test"]))
     about = {"title": task.title, "metric": "accuracy", "split": scored, "source": task.source}
@@ -117,7 +117,9 @@ def _best(grid: Sequence[float], accuracy: Callable[[float], float]) -> tuple[fl
     return max(scores), grid[int(np.argmax(scores))]
 
 
-def _chosen(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: StratifiedKFold) -> tuple[float, float]:
+def _cross_validated(
+    x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: StratifiedKFold
+) -> tuple[float, float]:
     """Return the best mean accuracy x100 over folds, and its C."""
     return _best(grid, lambda c: cross_val_score(_model(c), x, y, cv=folds).mean())
 
@@ -126,7 +128,7 @@ def _nested(x: np.ndarray, y: np.ndarray, folds: StratifiedKFold) -> tuple[float
     """Return the mean inner and outer accuracy x100 over the folds."""
     found = []
     for a, b in folds.split(x, y):
-        best, c = _chosen(x[a], y[a], _GRID, folds)
+        best, c = _cross_validated(x[a], y[a], _GRID, folds)
         found.append((best, round(100 * _model(c).fit(x[a], y[a]).score(x[b], y[b]), 2)))
     dev, test = np.mean(found, axis=0)
     return round(float(dev), 2), round(float(test), 2)

@@ -24,7 +24,7 @@ class Isotropy:
     """Measures of n embeddings in D channels.
 
     Attributes:
-      embeddings, channels: n, D.
+      embeddings, channels: n and D.
       constant_channels: number of channels that vary only by rounding, see `glow.embeddings.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
       mean_share: the mean vector's share of the mean squared norm; near 0 when isotropic.
@@ -32,8 +32,8 @@ class Isotropy:
         1 / D when isotropic.
       participation_ratio: (sum of variances)^2 / sum of squared variances, over principal directions; D when isotropic.
       effective_rank: exp of the entropy of the centred singular values' shares; D when isotropic.
-      partition_ratio: min Z(c) / max Z(c), in (0, 1], where Z(c) is the sum over embeddings x of exp(c . x), scaled to
-        a mean squared norm of 1, and c are the unit singular vectors, with both signs; 1 when isotropic.
+      partition_ratio: min Z(c) / max Z(c), in (0, 1], over the unit singular vectors c with both signs; Z(c) is the sum
+        of exp(c . x) over the embeddings x, scaled to a mean squared norm of 1; 1 when isotropic.
       spectrum, centred_spectrum: singular values over sqrt(n), descending, [min(n, D)].
     """
 
@@ -57,7 +57,7 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 
     x = _checked(embeddings)
     n, mean = len(x), x.mean(axis=0)
-    # QR's R has the same singular values and right vectors; the left ones, which would cost most, are not needed.
+    # R of the QR decomposition has the same singular values and right vectors as x, and fewer rows, so SVD is faster.
     _, singular, directions = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
     spectrum = singular / np.sqrt(n)
     centred_spectrum = np.linalg.svd(np.linalg.qr(x - mean, mode="r"), compute_uv=False) / np.sqrt(n)
@@ -83,10 +83,7 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 
 
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
-    """Return the bits per dimension under a fitted diagonal Gaussian.
-
-    This is the mean of log2(2 pi e variance) / 2 over the channels that vary.
-    """
+    """Return bits per dimension of a fitted diagonal Gaussian, over varying channels."""
     x = _checked(embeddings)
     variance = x.var(axis=0)[~negligible_channels(x)]
     return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
@@ -113,9 +110,9 @@ def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
     x = np.asarray(embeddings, np.float64)
     if x.ndim != 2 or len(x) < 2:
         raise UserError(f"embeddings: found shape {x.shape}, expected [n, D] with n of 2 or more")
-    bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & x.any(axis=1)))
-    if bad.size:
-        raise UserError(f"embedding {bad[0] + 1} of {len(x)} is zero or not finite")
+    invalid = np.flatnonzero(~(np.isfinite(x).all(axis=1) & x.any(axis=1)))
+    if invalid.size:
+        raise UserError(f"embedding {invalid[0] + 1} of {len(x)} is zero or not finite")
     if not np.any(x != x[0]):
         raise UserError(f"all {len(x)} embeddings are the same, expected different sentences")
     return x

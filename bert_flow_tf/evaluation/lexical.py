@@ -1,8 +1,8 @@
-"""Correlations of edit distance with gold, BERT's and the flow's similarity.
+"""Correlate edit distance with gold scores and with cosines.
 
 Source: Li et al. 2020, section 5.1, Table 6 and Figure 2. The distance is Levenshtein's over words, split at white
-space. On the development set of the STS Benchmark it gives -24.55 for the gold scores, where the paper prints -24.61;
-other ways to split give -20.27 to -26.26.
+space. On the development set of the STS Benchmark this gives -24.55 for the gold scores, and the paper prints
+-24.61; other ways to split give -20.27 to -26.26.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Figures of the analyses, and their files.
 
-They need neither pyplot nor a display. Colour-blind readers can distinguish the colours, which are Okabe and Ito's.
+No display is needed. The colours are Okabe and Ito's, which colour-blind readers can distinguish.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PNG_DPI = 150
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
-# Without a fixed salt, each SVG would get other random ids.
+# Without a fixed salt, the ids in an SVG would differ in each process.
 _STYLE = {"axes.grid": True, "grid.color": "#E6E6E6", "axes.axisbelow": True, "svg.hashsalt": "bert-flow"}
 _STYLE |= {"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
 
@@ -30,7 +30,7 @@ def lexical_figure(
 ) -> "Figure":
     """Draw edit distance over each similarity (Li et al. 2020, Figure 2).
 
-    `correlations` are Spearman's x100 with edit distance. Points are moved by up to 0.35, so that fewer overlap.
+    `correlations` are Spearman's x100 with edit distance. Points are moved vertically so that fewer overlap.
     """
     spread = distances + np.random.default_rng(0).uniform(-0.35, 0.35, len(distances))
     close = np.asarray(distances) <= CLOSE_DISTANCE
@@ -101,14 +101,14 @@ def cone_figure(sides: Mapping[str, np.ndarray], *, title: str = "") -> "Figure"
 
     A narrow cone is a cloud far from the centre; directions that fill the space surround the centre.
     """
-    turn = np.linspace(0, 2 * np.pi, 200)
+    angles = np.linspace(0, 2 * np.pi, 200)
     with styled_figure(4.2 * len(sides), 4.5, columns=len(sides), sharey=True, title=title) as (figure, panels):
         for panel, (name, embeddings) in zip(panels, sides.items(), strict=True):
             unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
             directions = np.linalg.svd(unit, full_matrices=False)[2][:2]
-            # The sign of a singular direction is arbitrary: the mean lies to the right and above.
+            # The sign of a singular direction is arbitrary; choose the one that puts the mean to the right and above.
             x, y = directions @ unit.T * np.where(directions @ unit.mean(axis=0) < 0, -1, 1)[:, np.newaxis]
-            panel.plot(np.cos(turn), np.sin(turn), color=GREY, linewidth=0.8)
+            panel.plot(np.cos(angles), np.sin(angles), color=GREY, linewidth=0.8)
             panel.scatter(x, y, s=5, alpha=0.35, linewidths=0, rasterized=True, color=BLUE)
             panel.set(xlabel="First singular direction", title=name, aspect="equal")
         panels[0].set_ylabel("Second singular direction")

@@ -37,19 +37,19 @@ def score_predictions(
     """Score predictions [n] against a split's gold scores.
 
     Raises:
-      UserError: as `tasks.gold_scores` and the functions of `evaluation.protocols`.
+      UserError: gold scores are missing, the number of predictions differs, or a score is undefined.
     """
     task = tasks.get_task(task)
     gold = tasks.gold_scores(task, glue_dir, split)
     values = np.asarray(predictions, np.float64).reshape(-1)
     if values.size != gold.size:
-        pairs = f"{gold.size}, one per pair of {task.name}'s {split} split"
-        raise UserError(f"found {values.size} predictions, expected {pairs}")
+        raise UserError(f"found {values.size} predictions, expected {gold.size}, one per pair of {task.name}, {split}")
     area = auc(values, gold) if task.metric == "auc" else None
     return PredictionScores(pearson(values, gold), spearman(values, gold), area)
 
 
-def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
+def score_prediction_file(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
+    """Return the fields of `results.records.TaskScores` from a file of cosines."""
     cosines, sizes = read_predictions(path), [len(subset) for subset in task.subsets]
     if len(cosines) != sum(sizes):
         raise UserError(f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, one per pair of {task.name}")

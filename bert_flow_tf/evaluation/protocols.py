@@ -1,9 +1,8 @@
 """A task's scores by sub-set and over all sub-sets.
 
-SentEval and the paper average over sub-sets, weighted by size (`wmean`); later work, from SimCSE on, correlates all
-pairs of a task together (`all`). The two differ by several points, so every figure names its protocol.
-
-Source: Li et al. 2020, section 4.1; Gao et al., SimCSE, 2021, appendix B, on the difference between the protocols.
+SentEval and the paper (Li et al. 2020, section 4.1) average over sub-sets, weighted by size (`wmean`). Later work, from
+SimCSE on (Gao et al. 2021, appendix B), correlates all pairs of a task together (`all`). The two differ by several
+points, so every figure names its protocol.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
 
 _PLOTTED_PAIRS, _HISTOGRAM_BINS = 500, 40
-# Smaller differences of cosines are rounding, because float32 numbers near 1 are 1.2e-7 apart.
+# Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7 apart.
 _ROUNDING = 1e-6
 
 
@@ -52,7 +51,7 @@ def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     return float(metrics.roc_auc_score(gold, predictions))
 
 
-# A task's own metric comes first.
+# The first metric of each is the task's own.
 METRICS = {"spearman": {"spearman": spearman, "pearson": pearson}, "auc": {"auc": auc}}
 
 
@@ -66,8 +65,8 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str
     for side, u in (("first", a), ("second", b)):
         for found, bad in (("with NaN or infinite values", ~np.isfinite(u).all(axis=1)), ("of norm 0", ~u.any(axis=1))):
             if bad.any():
-                which = f"{bad.sum()} of the {len(u)} {side} sentences, the first in pair {np.argmax(bad) + 1}"
-                raise UserError(f"{label}: {which}, have embeddings {found}")
+                count = f"{bad.sum()} of the {len(u)} {side} sentences have"
+                raise UserError(f"{label}: {count} embeddings {found}; see pair {np.argmax(bad) + 1}")
     # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are ties.
     ab, aa, bb = (np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b)))
     return ab / np.sqrt(aa * bb)
@@ -101,7 +100,7 @@ def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:
-    """Return a set's scores by metric."""
+    """Return the scores of one set of pairs by metric."""
     check_spread(similarities, label)
     try:
         return {name: function(similarities, gold) for name, function in METRICS[metric].items()}

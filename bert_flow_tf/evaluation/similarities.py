@@ -35,7 +35,7 @@ def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def embeddings_of(values: Any, name: str, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-    """Return numbers as embeddings [n, D]; encode strings."""
+    """Return arrays as embeddings, float32 [n, D]; encode strings."""
     if isinstance(values, str):
         return encode([values])
     values = list(values) if isinstance(values, Iterator) else values

@@ -1,6 +1,6 @@
 """Measure whether a calibration helps, with and without labels.
 
-docs/witness.md shows how far the witness follows the judge, and where it fails.
+docs/witness.md shows how often the measure without labels, `Witness`, agrees with labelled pairs, `Judgement`.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import numpy as np
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, spearman
 
-# A claim needs a change x100 beyond these bounds, and beyond _ERRORS standard errors; docs/witness.md has the study.
+# "helps" needs a rise x100 above _HELPS, "harms" a fall below -_HARMS, and both need _ERRORS standard errors.
 _HELPS, _HARMS, _ERRORS = 1.5, 4.0, 2.0
 _RESAMPLES = 1000
 
@@ -24,8 +24,8 @@ class Witness:
     """A measure without labels, before and after a calibration.
 
     It is the mean of two numbers: the share of sentence pairs that are less similar than a sentence and half of its own
-    words; and Spearman's correlation, over mixtures of two sentences' words, of the first sentence's share of the words
-    with its cosine. `error` is the bootstrap standard error of the difference.
+    words; and Spearman's correlation between a sentence's share of the words in a mixture of two and its cosine with
+    the mixture. `error` is the bootstrap standard error of the difference.
     """
 
     sentences: int
@@ -51,12 +51,12 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
 
     Args:
       encode: function from sentences to embeddings [n, D] before the calibration.
-      calibrate: function from these to the embeddings after it, such as `FlowCalibrator.transform`.
-      sentences: 2 or more sentences that the calibration did not learn from.
+      calibrate: function from these embeddings to calibrated ones, such as `FlowCalibrator.transform`.
+      sentences: 2 or more sentences that were not used to learn the calibration.
       seed: seed of the drawn words and pairs.
     """
-    generator = np.random.default_rng([seed, 4])
-    halves, mixtures, shares = _draw_texts(sentences, generator)
+    rng = np.random.default_rng([seed, 4])
+    halves, mixtures, shares = _draw_texts(sentences, rng)
     embeddings = [encode(texts) for texts in (sentences, halves, mixtures)]
     old, new = _measure(*embeddings), _measure(*map(calibrate, embeddings))
 
@@ -64,7 +64,7 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
         above, similarities = measured
         return float(above[rows].mean() + _correlation(similarities[rows], shares[rows])) / 2
 
-    samples = [generator.integers(len(sentences), size=len(sentences)) for _ in range(_RESAMPLES // 5)]
+    samples = [rng.integers(len(sentences), size=len(sentences)) for _ in range(_RESAMPLES // 5)]
     error = float(np.std([mean(new, rows) - mean(old, rows) for rows in samples]))
     return Witness(len(sentences), mean(old, slice(None)), mean(new, slice(None)), error)
 
@@ -74,17 +74,15 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
     return spearman(x, y) if np.ptp(x) and np.ptp(y) else 0.0
 
 
-def _draw_texts(sentences: Sequence[str], generator: np.random.Generator) -> tuple[list[str], list[str], np.ndarray]:
-    """Return half of each sentence, a mixture with another, and its share."""
+def _draw_texts(sentences: Sequence[str], rng: np.random.Generator) -> tuple[list[str], list[str], np.ndarray]:
+    """Return halves of the sentences, mixtures of two, and their shares."""
     halves, mixtures, shares = [], [], []
     for i, sentence in enumerate(sentences):
         words = sentence.split() or [""]
-        other = sentences[(i + 1 + generator.integers(len(sentences) - 1)) % len(sentences)].split() or [""]
-        kept = generator.permutation(len(words)) < round(generator.uniform() * len(words))
-        mixed = [
-            word if keep else other[generator.integers(len(other))] for word, keep in zip(words, kept, strict=True)
-        ]
-        half = generator.permutation(len(words)) < (len(words) + 1) // 2
+        other = sentences[(i + 1 + rng.integers(len(sentences) - 1)) % len(sentences)].split() or [""]
+        kept = rng.permutation(len(words)) < round(rng.uniform() * len(words))
+        mixed = [word if keep else other[rng.integers(len(other))] for word, keep in zip(words, kept, strict=True)]
+        half = rng.permutation(len(words)) < (len(words) + 1) // 2
         halves.append(" ".join(word for word, keep in zip(words, half, strict=True) if keep))
         mixtures.append(" ".join(mixed))
         shares.append(kept.mean())
@@ -92,7 +90,7 @@ def _draw_texts(sentences: Sequence[str], generator: np.random.Generator) -> tup
 
 
 def _measure(sentences: np.ndarray, halves: np.ndarray, mixtures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return [n] shares of pairs below each half's cosine, and mixtures' cosines."""
+    """Return the share of pairs below each half's cosine, and mixtures' cosines."""
     u, h, m = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in (sentences, halves, mixtures))
     pairs = np.sort((u @ u.T)[np.triu_indices(len(u), 1)])
     return np.searchsorted(pairs, np.sum(u * h, axis=1)) / len(pairs), np.sum(u * m, axis=1)
@@ -120,11 +118,9 @@ class Judgement:
 
 
 def check_pairs(a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> None:
-    """Raise a `UserError` if labelled pairs cannot judge."""
+    """Raise `UserError` unless lengths are equal and scores differ."""
     if not len(a) == len(b) == len(scores):
-        raise UserError(
-            f"pairs: found {len(a)} and {len(b)} sentences and {len(scores)} scores, expected equal numbers"
-        )
+        raise UserError(f"pairs: found {len(a)} and {len(b)} sentences, {len(scores)} scores, expected equal numbers")
     if not np.isfinite(scores).all() or len(set(scores)) < 2:
         raise UserError(f"pairs: found {sorted(set(scores))[:3]} as scores, expected finite numbers that differ")
 
@@ -135,9 +131,9 @@ def judge(encode: Encode, calibrate: Map, a: Sequence[str], b: Sequence[str], sc
     gold, (u, v) = np.asarray(scores, np.float64), map(encode, (a, b))
     old, new = cosines(u, v, "pairs, before"), cosines(calibrate(u), calibrate(v), "pairs, after")
     before, after = _correlation(old, gold), _correlation(new, gold)
-    generator, differences = np.random.default_rng(0), []
+    rng, differences = np.random.default_rng(0), []
     for _ in range(_RESAMPLES):
-        rows = generator.integers(len(gold), size=len(gold))
+        rows = rng.integers(len(gold), size=len(gold))
         differences.append(_correlation(new[rows], gold[rows]) - _correlation(old[rows], gold[rows]))
     low, high = np.percentile(differences, [2.5, 97.5])
     return Judgement(len(gold), before, after, float(low), float(high))

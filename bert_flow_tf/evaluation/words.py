@@ -1,4 +1,4 @@
-"""An encoder's word embeddings, from frequent words to rare ones.
+"""Relate an encoder's word embeddings to word frequency.
 
 Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some choices open:
 
@@ -6,7 +6,7 @@ Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some 
   letters (`##s`, `[MASK]`, `2010`) and words unknown to `wordfreq` have no rank.
 - A word's neighbours are all other word embeddings, with or without a rank.
 - Distances are to the k nearest neighbours, dot products with the k neighbours of largest product. The paper's figures
-  cannot come from one set of neighbours for both.
+  cannot come from the same neighbours for both.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ def english_frequencies() -> dict[str, float]:
 
 
 def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float]) -> np.ndarray:
-    """Return each piece's frequency rank from 1, or 0: int64 [V]."""
+    """Return frequency ranks of pieces, int64 [V]: from 1, or 0."""
     ids = [i for i, piece in enumerate(vocabulary) if piece.isalpha() and frequencies.get(piece.lower(), 0) > 0]
     if not ids:
         raise UserError(f"vocabulary: none of its {len(vocabulary)} pieces is a word with a known frequency")
@@ -65,7 +65,7 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
     bins = []
     for first, stop in RANK_BINS:
         ids = np.flatnonzero((first <= ranks) & (ranks < stop))
-        # Drop the nearest one, which is the word itself.
+        # Drop the nearest neighbour, which is the word itself.
         distances = search.kneighbors(embeddings[ids])[0][:, 1:] if len(ids) else np.empty((0, max_k))
         products = _largest_products(embeddings, ids, max_k)
         means = ({k: mean(values[:, :k]) for k in NEIGHBORS} for values in (distances, products))
