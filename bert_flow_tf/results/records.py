@@ -31,7 +31,7 @@ class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     """Similarities and gold scores of at most 500 pairs, for a plot.
 
-    `mean`, `std` and `counts` (40 equal bins from -1 to 1) are of all pairs' similarities.
+    `mean`, `std` and `counts` (40 equal bins from -1 to 1) describe the similarities of all pairs.
     """
 
     similarities: Annotated[list[float], msgspec.Meta(min_length=1)]
@@ -44,7 +44,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of a task by protocol; a single set has only "all".
 
-    `dev_accuracy` is the accuracy that a classifier's regularisation was chosen by.
+    A classifier's regularisation was chosen for the best `dev_accuracy`.
     """
 
     title: str  # the paper's name
@@ -75,7 +75,7 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
 
 class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
-    """The record of a file of cosines: `pairs` pairs of these splits."""
+    """The record of a file of predicted cosines, one per pair."""
 
     model: Model
     task: str
@@ -154,7 +154,7 @@ class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
     rows: list[CalibrationRow]
 
 
-# These are Spearman's correlations times 100 by similarity; None if undefined.
+# Spearman's correlations times 100, by the name of the similarity, are None if undefined.
 Correlations = dict[str, dict[Literal["edit distance", "gold"], float | None]]
 
 
@@ -221,7 +221,7 @@ _KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
 
 
 def kind_of(path: pathlib.Path) -> type[Result] | None:
-    """Return the type of a result file, or None.
+    """Return the type of a result file, or None for other JSON.
 
     Raises:
       UserError: the file cannot be read, or is not JSON.
@@ -231,7 +231,7 @@ def kind_of(path: pathlib.Path) -> type[Result] | None:
 
 
 def read_result(path: pathlib.Path) -> Result | None:
-    """Return the result in a JSON file, or None.
+    """Return the result in a JSON file, or None for other JSON.
 
     Raises:
       UserError: as `kind_of`, or the format version or a value is invalid.

@@ -15,7 +15,7 @@ from bert_flow_tf.runs.record import Model, Result
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRow:
-    """A score of one model, or over several seeds.
+    """The score of one model, for one or several seeds.
 
     `model` and `agreement` are the first seed's; `baseline` is the row of the same embeddings before the flow.
     """
@@ -23,7 +23,7 @@ class ScoreRow:
     name: str
     model: Model
     seeds: Sequence[int]  # empty if nothing is random
-    task: str  # the paper's name, or that of TensorFlow Datasets
+    task: str  # the name in the paper or in TensorFlow Datasets
     split: str
     metric: Metric
     protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set
@@ -47,7 +47,7 @@ class ScoreRow:
 def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
     """Return the rows of all sources with their baselines.
 
-    A row replaces an earlier one of the same name and key.
+    A row replaces an earlier row of the same name and key.
     """
     rows = {(row.name, row.key): row for source in sources for row in _rows_of(source.result, source.label)}.values()
     return [dataclasses.replace(row, baseline=_baseline(row, rows) or row.baseline) for row in rows]
@@ -94,7 +94,7 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
 
 
 def _baseline(row: ScoreRow, rows: Iterable[ScoreRow]) -> ScoreRow | None:
-    """Return the row of the same embeddings without a flow."""
+    """Return the row, if any, of the same embeddings without a flow."""
 
     def embedding(one: ScoreRow) -> tuple:
         # A run's fine-tuned encoder depends on its seed.

@@ -10,7 +10,7 @@ from bert_flow_tf.results.records import REPRODUCTION_FILE, RESULTS_FILE, SCORES
 from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Result, is_run
 
-# In a folder, a later file's score of a task replaces an earlier file's.
+# If several of these in a folder score a task, the last one counts.
 _RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
 _EXPECTED = "a run, results of bert-flow evaluate, reproduce, calibrate, analyze or verify, or a folder of these"
 
@@ -46,7 +46,7 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
 def _sources(path: pathlib.Path) -> list[Source]:
     sources: list[Source] = []
     files = [path] if path.is_file() else [path / name for name in _RESULT_FILES if (path / name).is_file()]
-    # A folder with only this file may be a folder of evaluations, which the caller searches.
+    # With only this file, it may be a folder of evaluations; then the caller reads its files.
     for file in files if files != [path / EVALUATION_FILE] else ():
         result = read_result(file)
         if result is not None and not isinstance(result, Predictions):

@@ -10,7 +10,7 @@ WHY_FLOW = (
     "A flow helps if embeddings lie in a cone, as after masked language modelling:",
     "see run_scripts/paper_effect.sh. Encoders trained for similarity, such as demo, may lose.",
 )
-NOT_COMPARABLE = "BERT-base, not comparable"  # notes a figure of the paper beside one of another encoder
+NOT_COMPARABLE = "BERT-base, not comparable"  # a note on the paper's figures beside another encoder
 
 
 class Cell(NamedTuple):
@@ -27,7 +27,7 @@ Entry = Cell | str | None
 def number(value: float | None, digits: int = 2, spread: float | None = None, note: str = "", sign: str = "") -> Cell:
     """Return a cell with a number ± its deviation; integers get commas.
 
-    The sign "+" is dropped if the number rounds to zero.
+    A sign is dropped if the number rounds to zero.
     """
     if value is None:
         return Cell(None, note, True)
@@ -53,7 +53,7 @@ class Table:
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[Entry]]  # the first entry of each is the row's heading
+    rows: Sequence[Sequence[Entry]]  # each begins with the row's heading
     title: str = ""
     notes: Sequence[str] = ()  # lines below the table
     has_total: bool = False  # True if the last row sums up the others

@@ -11,9 +11,9 @@ from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.table import Table, number
 
 SAME, ALIKE, DIFFERENT, NOT_RUN = "✓", "≈", "✗", "–"
-# The limits are for scores times 100. Without a flow nothing is random, but rounding may change the ranks of cosines.
+# Without a flow nothing is random; this limit, for scores times 100, allows for the rounding of cosines.
 _ROUNDING = 0.03
-# The deviation over seeds in the paper's Table 8 is up to half of this.
+# This limit is twice the largest deviation over seeds in the paper's Table 8.
 _NEAR_PAPER = 1.0
 _SEEDS = 5
 _REPRODUCE = "bert-flow reproduce --bert_hub demo --glue_dir GLUE --rows avg,last2avg,flow-target --seeds 5 --out DIR"
@@ -37,7 +37,7 @@ class Claim(NamedTuple):
 
 
 def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> list[Claim]:
-    """Return all claims, or none if the results decide none of them."""
+    """Return all claims, or [] if the results decide no claim."""
     claims = [claim for one in verifications for claim in _computed(one)]
     claims = claims or [Claim("computation", NOT_RUN, "", "", "bert-flow verify")]
     known = [row for row in rows if row.published.original]
@@ -76,7 +76,7 @@ def _largest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreR
         return Claim(name, NOT_RUN, "", "", missing)
     row, theirs = max(compared, key=lambda one: abs(one[0].mean_x100 - one[1]))
     difference, words = row.mean_x100 - theirs, row.published.row or row.model.pooling
-    evidence = f"{row.task}, {words} {row.mean_x100:.2f} for {theirs:.2f}"
+    evidence = f"{row.task}, {words} {row.mean_x100:.2f}, expected {theirs:.2f}"
     evidence += f" (worst of {len(compared)})" if len(compared) > 1 else ""
     return Claim(name, mark if abs(difference) <= limit else DIFFERENT, f"{difference:+.3f}", f"{limit}", evidence)
 
@@ -84,8 +84,8 @@ def _largest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreR
 def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
     """Yield claims about distributions over seeds.
 
-    Single seeds are not compared, because the same seed gives both codes different numbers. A row with a flow has all
-    its seeds; rows of encoders that were fine-tuned on NLI have one each.
+    Single seeds are not compared, because the same seed gives both codes different numbers. A flow has one row for all
+    seeds; encoders that were fine-tuned on NLI have a row per seed.
     """
     groups = [(f"scores with flow, {row.model.pooling}", [row]) for row in rows if row.model.flow is not None]
     for pooling in dict.fromkeys(row.model.pooling for row in rows):
@@ -95,14 +95,14 @@ def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
         yield Claim("scores with flow", NOT_RUN, "", "", _REPRODUCE)
     for name, found in groups:
         ours, theirs = [value for row in found for value in row.values_x100], found[0].published.original
-        evidence = f"{_spread(ours)} over {len(ours)} seeds for {_spread(theirs)} over {len(theirs)} runs"
+        evidence = f"{_spread(ours)} over {len(ours)} seeds, expected {_spread(theirs)} over {len(theirs)} runs"
         evidence = f"{found[0].task}: {evidence}"
         if len(ours) < _SEEDS or len(theirs) < 2:
             yield Claim(name, NOT_RUN, "", f"{_SEEDS} seeds", evidence)
             continue
         low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
         difference = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
-        # A wide interval holds 0 even for different scores.
+        # A wide interval may hold 0 although the scores differ.
         is_wide, mark = high - low > 2 * _NEAR_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
         limit = "too wide to tell" if is_wide else "95% interval holds 0"
         yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, difference, limit, evidence)
