@@ -23,15 +23,15 @@ PAGE_FILE = "report.html"
 REPORT_FOLDER = FolderKind("a report", PAGE_FILE, (PAGE_FILE,))
 # A heading, the plot's file ("" to draw one) and a note introduce each kind of result.
 _ANALYSES = {
-    Calibrations: ("Calibrations", "", "Table 5 is of BERT-base, mean of the last layer. k is chosen on dev."),
+    Calibrations: ("Calibrations", "", "Table 5 has BERT-base, mean of the last layer. k is chosen on dev."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
     Words: ("Word frequency", "words", "Word embeddings by frequency rank; Table 1 counts words in other text."),
-    IsotropyResults: ("Isotropy", "spectrum", "Standard normal: as many random draws, which are isotropic."),
+    IsotropyResults: ("Isotropy", "spectrum", "Standard normal: the same number of random draws."),
 }
 _COMPARED = (
-    "Paper: the row of Tables 2 to 4 (for train only, of the original's README) with the same encoder, training and "
-    "protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow. wmean: mean over the "
-    "sets of STS-12 to STS-16 weighted by their pairs, as in the paper; mean: plain mean; all: all pairs together."
+    "Paper: the row of Tables 2 to 4 (for a flow on train only, the original's README) with the same encoder, "
+    "training and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow. wmean: "
+    "mean over the sets of STS-12 to STS-16, weighted by their pairs as in the paper; mean: plain mean; all: all pairs."
 )
 
 _COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.GREY)
@@ -47,7 +47,7 @@ def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> No
       sources: results in the order of the rows; sections without results are left out.
 
     Raises:
-      UserError: the folder is not writable, or a run's evaluation or an analysis' plot is unreadable.
+      UserError: the folder is not writable, or a file beside a result is unreadable.
     """
     environment = jinja2.Environment(loader=jinja2.PackageLoader("bert_flow_tf.report", ""), autoescape=True)
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
@@ -87,7 +87,7 @@ def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
 
 
 def _plot(source: Source, name: str) -> bytes:
-    """Read the plot beside a result; draw a calibration's."""
+    """Return a result's plot: draw calibrations, read the file of others."""
     result = source.result
     if not isinstance(result, Calibrations):
         return read_text(source.path.with_name(f"{name}.svg"), "an analysis' plot").encode()
@@ -97,6 +97,7 @@ def _plot(source: Source, name: str) -> bytes:
 
 
 def cosines_plot(before: Agreement, after: Agreement) -> bytes:
+    """Draw cosines over gold scores, and their histograms."""
     sides = {"without flow": before, "with flow": after}
     with plots.styled_figure(12.4, 3.6, columns=3) as (figure, panels):
         for panel, colour, (words, side) in zip(panels, _COLOURS, sides.items(), strict=False):
@@ -125,7 +126,7 @@ def dots_plot(rows: Mapping[str, Sequence[float]], title: str) -> bytes:
 def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
     """Draw each loss of all runs; return captions and SVGs.
 
-    Up to twelve runs have different lines.
+    Colours and styles distinguish up to twelve runs.
     """
     curves, drawn = {str(run): read_curves(run) for run in runs}, []
     for loss, words in _LOSSES.items():
@@ -142,7 +143,7 @@ def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
 
 
 def read_curves(run_dir: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
-    """Return (step, loss) by tag; end a file at a damaged event."""
+    """Return (step, loss) by tag; ignore events after a damaged one."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 

@@ -30,8 +30,8 @@ def scores_table(result: Result) -> Table:
 def rows_table(rows: Sequence[ScoreRow]) -> Table:
     """Return a table of scores beside their baselines and published scores.
 
-    Scores are times 100; several seeds give their mean ± deviation (over n - 1). Notes mark a flow that lowers a score
-    by more than half a point.
+    Scores are times 100; several seeds give their mean ± deviation (over n - 1). A note marks a flow that lowers a
+    score by more than 0.5.
     """
     cells, falls = [], False
     for row in rows:
@@ -76,13 +76,13 @@ def calibration_table(result: Calibrations) -> Table:
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
     title = f"{task}, test; {model_in_words(model)}; fitted on {result.fit_on}"
     title += f", the flow with{'' if result.dropout else 'out'} dropout" if result.seeds else ""
-    return Table((*columns, "Table 5", "its row"), rows, title, (*notes,))
+    return Table((*columns, "Table 5", "row of Table 5"), rows, title, (*notes,))
 
 
 def lexical_table(result: Lexical) -> Table:
     """Return a table of correlations of all and of close pairs.
 
-    They are Spearman's, times 100. The paper's Table 6 is shown only for the development set of STS-B.
+    The correlations are Spearman's, times 100. The paper's Table 6 is shown only for the development set of STS-B.
     """
     on_paper = (task_title(result.task), result.split) == ("STS-B", "dev") and is_whole("STS-B", "dev", result.pairs)
     paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
@@ -164,7 +164,7 @@ def model_in_words(model: Model) -> str:
 
 
 def _learning(flow: Flow | None) -> str:
-    """Return words on whether the flow learned with dropout, or ""."""
+    """Say whether the flow learned with dropout; return "" without a record."""
     settings = flow.training.settings if flow else {}
     # Only `BertFlow.fit` records held-out sentences, and it uses no dropout.
     without = settings.get("cache_embeddings") or "held_out" in settings
@@ -172,7 +172,7 @@ def _learning(flow: Flow | None) -> str:
 
 
 def encoder_in_words(encoder: Encoder) -> str:
-    """Return an encoder's name or end of its handle, and its fine-tuning."""
+    """Return an encoder's name, or its handle's end, and its fine-tuning."""
     tuned, words = fine_tuning_of(encoder), encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
     return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
 
