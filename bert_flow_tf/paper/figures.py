@@ -10,7 +10,7 @@ from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.runs.record import BERT_NAMES, MASKED_LM, Encoder, Flow, Training
 
 NLI = "NLI"
-# The authors' commands use the first; the paper's Table 7 names the second.
+# The authors' commands use the first configuration; the paper's Table 7 names the second.
 _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
 # The authors train 1 epoch of MNLI and SNLI (Li et al. 2020, section 4.1, and the original's README).
 NLI_FLAGS = {"num_train_epochs": 1.0, "learning_rate": 2e-5, "train_batch_size": 16}
@@ -42,7 +42,7 @@ PRESETS = {preset.name: preset for preset in _PRESETS}
 
 
 class Published(NamedTuple):
-    """Figures for one score, times 100."""
+    """Published figures for one score, times 100."""
 
     row: str | None = None  # the paper's row
     paper: float | None = None
@@ -71,17 +71,17 @@ def published_figures(task: str, split: str, pooling: str, flow: Flow | None, en
         row = f"BERT-{encoder.name}{'-NLI' if tuned else ''}{title}"
         paper = tables["scores"].get(row, {}).get(task)
         seeds = tables["table8_seeds"]["rows"].get(row) if task == "STS-B" else None
-    ran, found = tables["original"], []
-    is_same = (task, encoder.name, tuned) == (ran["task"], ran["encoder"]["bert_hub"], None)
-    if is_same and (flow is None or _learned_as(flow.training, FLOW_FLAGS, task)):
+    original, found = tables["original"], []
+    is_same_encoder = (task, encoder.name, tuned) == (original["task"], original["encoder"]["bert_hub"], None)
+    if is_same_encoder and (flow is None or _learned_as(flow.training, FLOW_FLAGS, task)):
         wanted, keys = (None, pooling, flow and flow.name), ("changed", "sentence_embedding_type", "flow_model_config")
-        found = [100 * run["spearman"] for run in ran["runs"] if tuple(run[key] for key in keys) == wanted]
-    short = tables["original_after_nli"]
-    if flow is None and encoder.fine_tuning and (task, encoder.name) == (short["task"], short["bert_hub"]):
-        # The original's runs on NLI started from the demo encoder and took fewer steps than the paper's.
-        settings = {name: encoder.fine_tuning.settings.get(name) for name in short["flags"]}
-        is_short = settings == short["flags"] and encoder.fine_tuning.pairs == short["pairs"]
-        found = short["spearman_x100"].get(pooling, []) if is_short else []
+        found = [100 * run["spearman"] for run in original["runs"] if tuple(run[key] for key in keys) == wanted]
+    after_nli = tables["original_after_nli"]
+    if flow is None and encoder.fine_tuning and (task, encoder.name) == (after_nli["task"], after_nli["bert_hub"]):
+        # The original's runs on NLI began with the demo encoder and took fewer steps than the paper's.
+        settings = {name: encoder.fine_tuning.settings.get(name) for name in after_nli["flags"]}
+        is_same_training = settings == after_nli["flags"] and encoder.fine_tuning.pairs == after_nli["pairs"]
+        found = after_nli["spearman_x100"].get(pooling, []) if is_same_training else []
     return Published(row, paper, seeds, tuple(found))
 
 
@@ -97,7 +97,7 @@ def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None
 def fine_tuning_of(encoder: Encoder) -> str | None:
     """Return None, `NLI`, `MASKED_LM`, "other" or "unknown".
 
-    None stands for an encoder as published, `NLI` for the paper's fine-tuning.
+    None means that the encoder is as published, `NLI` that it had the paper's fine-tuning.
     """
     training = encoder.fine_tuning
     if training is None or not training.settings:
@@ -109,7 +109,7 @@ def fine_tuning_of(encoder: Encoder) -> str | None:
 
 
 def is_whole(task: str, split: str, pairs: int | None) -> bool:
-    """True if a task's whole split (or `all`) has this many pairs."""
+    """True if a whole split, or `all`, has this many pairs."""
     fewest, most = paper_tables()["pairs"].get(f"{task} {split}", (1, 0))
     return fewest <= (pairs or 0) <= most
 
