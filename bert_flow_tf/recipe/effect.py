@@ -14,7 +14,7 @@ Environment variables; by default, the demo encoder learns WordNet's text and is
   RANDOM_SEED        seed of every stage (default: 1234)
 
 It prints scores with and without the flow, before and after MLM, the mean cosine of random sentences, and the paper's
-scores of BERT-base. effect.png shows the avg embeddings of these sentences after MLM, with and without the flow.
+scores of BERT-base. effect.png shows the avg embeddings of STS-B's dev sentences after MLM, with and without the flow.
 Finished stages are skipped, so the same command resumes an interrupted run.
 """
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         before = read_environment({**known, "SKIP_NLI": "1"})
         paths = (wordnet() if text == "wordnet" else text for text in texts)
         sentences = [sentence for path in paths for sentence in read_sentences(path, file_format="text")]
-        # Each text, number of steps and seed gives another encoder, which gets its own folder.
+        # The folder's name depends on text, steps and seed, because each combination gives another encoder.
         digest = zlib.crc32("\n".join([steps, str(before.seed), *sentences]).encode())
         folder = before.output_dir / f"{before.encoder_name}_mlm_{digest:08x}"
         after = before._replace(encoder_name=folder.name, encoder_flags={"bert_hub": str(folder / "encoder")})

@@ -39,7 +39,7 @@ import msgspec
 from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
 from bert_flow_tf.data.tasks import get_task
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
-from bert_flow_tf.evaluation.predicted import score_predictions_of
+from bert_flow_tf.evaluation.predicted import score_prediction_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import check_local
 from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
@@ -52,7 +52,7 @@ from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training.run import train_and_score
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one is exported, because it is the paper's best on STS-B.
-# With these flags, the original's README scores an encoder without training.
+# The original's README scores an encoder without training by these flags.
 _NO_TRAINING = {"num_examples": 0, "num_train_epochs": 1e-10}
 _PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
 _TF1_FILES = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
@@ -76,7 +76,7 @@ class Stage(NamedTuple):
             BertFlow.from_pretrained(self.settings.output_dir).export(self.export_to, version=1)
             return True
         trained = self.settings.output_dir / TRAIN_RESULTS_FILE
-        # An untrained stage has no record of encoder and data, so predict again and compare.
+        # Without training there is no record of encoder and data, so predict again.
         if self.task is not None and self.settings.prediction_path.exists() and trained.exists():
             return False
         with contextlib.suppress(FinishedRun):
@@ -90,7 +90,7 @@ class Stage(NamedTuple):
             return None
         path = self.settings.prediction_path
         model = read_json(path.with_suffix(".json"), records.Predictions, expected="a record of predictions").model
-        task_scores = msgspec.convert(score_predictions_of(self.task, path), records.TaskScores)
+        task_scores = msgspec.convert(score_prediction_file(self.task, path), records.TaskScores)
         scores = records.Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: task_scores})
         write_json(path.with_name(records.SCORES_FILE), scores)
         return scores
@@ -105,7 +105,9 @@ class Outcome(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    encoder_name: str  # a part of the folders' names
+    """The settings that all stages share."""
+
+    encoder_name: str  # in the folders' names
     encoder_flags: dict[str, Any]  # flags of `run_siamese` for the encoder and its weights
     glue_dir: pathlib.Path
     output_dir: pathlib.Path
@@ -189,7 +191,7 @@ def read_environment(environ: Mapping[str, str], task: SimilarityTask | None = N
 
 
 def matching(values: Mapping[str, str], name: str, default: str, pattern: str, expected: str) -> str:
-    """Return a variable's value; raise `UserError` unless it matches the pattern."""
+    """Return a variable's value; raise `UserError` if it does not match `pattern`."""
     value = values.get(name, default)
     if not re.fullmatch(pattern, value):
         raise UserError(f"{name}: found {value!r}, expected {expected}")
@@ -220,7 +222,7 @@ def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outc
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)
         clear_run(stage.settings.output_dir)
-    # Import it here, so that TensorFlow, which takes seconds, is not loaded before a mistake is found.
+    # Import it here, so that mistakes above are found before TensorFlow loads, which takes seconds.
     from bert_flow_tf.encoder.layer import sharing_encoders
 
     outcomes = []
@@ -258,9 +260,9 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
     runs: list[records.SeedRun] = []
     for stage, _, scores in outcomes:
-        assert scores is not None, "the stages of rows predict"
+        assert scores is not None, "every stage of a row predicts"
         (task_scores,) = scores.tasks.values()
-        # Keep one seed's pairs for plots, because those of all seeds would fill most of the file.
+        # Keep the pairs of one seed for plots; those of all seeds would fill most of the file.
         task_scores = msgspec.structs.replace(task_scores, agreement=None) if runs else task_scores
         seed, directory = stage.settings.seed, str(stage.settings.output_dir)
         runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=task_scores))
