@@ -17,10 +17,10 @@ from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.scale.shards import Engine, PartSettings, Shard
 
-_RETRIES = 3  # of a shard whose worker died
+_RETRIES = 3  # retries of a shard whose worker died
 _NODE_CHECK_SECONDS = 10
-# By default, Ray's workers have a niceness of 15. After the timeout, a lost cluster ends the command. Shards up to
-# these sizes are sent to the workers, because this process would end silently if the node that stores one were lost.
+# Ray's workers would have a niceness of 15. After the timeout, a lost cluster ends the command. Up to these sizes, a
+# shard is part of the request, because the loss of a node that stores a shard would silently end this process.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
@@ -101,7 +101,7 @@ def train_on_ray(
     """Call `run()` in workers that train together under Ray Train.
 
     If a worker dies or fails, Ray Train restarts all, at most `restarts` times, and the run resumes. A `UserError` of
-    `run` ends all, unless its class is `lost`. The workers' output goes to stderr.
+    `run` ends all, unless it is a `lost`, the error for a lost worker. The workers' output goes to stderr.
 
     Raises:
       UserError: `run` raised it; Ray or the cluster is missing; or there were too many restarts.
@@ -143,7 +143,7 @@ def _train(given: Mapping[str, Any]) -> None:
     os.chdir(given["folder"])
     absl_logging.use_absl_handler()
     absl_logging.set_verbosity(absl_logging.INFO)
-    # After a user's mistake, do not run again, because a restart cannot correct it.
+    # Do not run again after a user's mistake, which a restart cannot correct.
     if given["mistakes"].empty():
         try:
             given["run"]()
@@ -155,14 +155,14 @@ def _train(given: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def connected(address: str | None, workers: int, threads: int, *, log_to_driver: bool = False) -> Iterator[None]:
-    """Connect to a Ray cluster, or start Ray on this machine.
+    """Connect to a Ray cluster, or start Ray; disconnect after the block.
 
     Args:
-      address: the cluster's `host:port`; its machines must see the files under the same names. None starts Ray here.
+      address: the cluster's `host:port`; its machines must have the files at the same paths. None starts Ray here.
       log_to_driver: True to show the workers' output.
 
     Raises:
-      UserError: Ray is not installed, does not start or ends, or the cluster is missing or too small.
+      UserError: Ray is not installed, does not start, or ends early; or the cluster is missing or too small.
     """
     argument = "workers" if address is None else "ray"
     if importlib.util.find_spec("ray") is None:
@@ -189,7 +189,9 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error
         try:
             if (cpus := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
-                raise ArgumentError(f"workers: found {workers} of {threads} threads, but {address} has {cpus} CPUs")
+                raise ArgumentError(
+                    f"workers: found {workers} of {threads} threads, expected at most the {cpus} CPUs of Ray"
+                )
             yield
         except ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, UserError) else error from None

@@ -20,7 +20,7 @@ from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folde
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
-from bert_flow_tf.files.sentence_files import input_format, matching_files, read_tables
+from bert_flow_tf.files.sentence_files import input_format, read_tables
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.runs.record import Count
 
@@ -37,6 +37,8 @@ _DIGEST = b"bert_flow_tf"  # the digest's key in a part's metadata
 
 
 class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a folder of embeddings, the same for all parts."""
+
     shard_rows: int
     precision: str = PART_PRECISIONS[0]
     normalize_embeddings: bool = False
@@ -78,16 +80,16 @@ class Parts:
         A block has at least `min_rows` rows if possible.
         """
         names, block = list(self.manifest.parts), list[np.ndarray]()
-        held, left = 0, self.rows
+        collected, left = 0, self.rows
         for i in generator.permutation(len(names)):
             block.append(self._read(names[i]))
-            held += len(block[-1])
-            # Without the second condition, the last block might be small.
-            if held >= min_rows and left - held >= min_rows:
+            collected += len(block[-1])
+            # The second condition keeps the last block from being small.
+            if collected >= min_rows and left - collected >= min_rows:
                 yield np.concatenate(block)
-                left -= held
-                block, held = [], 0
-        if held:
+                left -= collected
+                block, collected = [], 0
+        if collected:
             yield np.concatenate(block)
 
     def _read(self, name: str) -> np.ndarray:
@@ -103,7 +105,7 @@ class Parts:
 
 
 class InputFile(NamedTuple):
-    """A file of sentences, as `read_tables`' arguments."""
+    """A file of sentences; the fields are arguments of `read_tables`."""
 
     path: str
     file_format: str
@@ -133,7 +135,11 @@ def input_files(
         if os.path.lexists(name) or not glob.has_magic(name):
             found = [name] if is_remote(name) or os.path.exists(name) else []
         elif is_remote(name):
-            found = matching_files(name)
+            import fsspec
+
+            with reading(name, "addresses of files"):
+                system, pattern = fsspec.url_to_fs(name)
+                found = sorted(system.unstrip_protocol(path) for path in system.glob(pattern))
         else:
             found = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
         if not found:
@@ -152,7 +158,7 @@ def input_files(
 
 
 class Shard(NamedTuple):
-    """Rows of a file, and the name and digest of their part."""
+    """Sentences and kept columns, with the name and digest of their part."""
 
     part: str
     sentences: list[str]
@@ -182,7 +188,7 @@ class Engine:
             raise UserError(f"{path}: found an embedding that is not finite in {settings.precision}, expected numbers")
         table = shard.kept.append_column(EMBEDDING, embedding_column(stored, settings.precision))
         table = table.replace_schema_metadata({_DIGEST: shard.digest})
-        # Wait for the lock, because a worker that Ray has given up may still be writing.
+        # Wait for the lock, because a worker that Ray has replaced may still be writing.
         with new_file(path, wait=True) as file:
             pyarrow.parquet.write_table(table, file, use_dictionary=shard.kept.column_names, write_page_checksum=True)
         return shard.part, len(stored)
@@ -194,11 +200,11 @@ class ShardsError(UserError):
     def __init__(self, problems: Sequence[UserError]) -> None:
         self.problems = problems
         first = str(problems[0]) if len(problems) == 1 else f"{len(problems)} files or shards cannot be embedded"
-        super().__init__(f"{first}; all others are done: correct this and repeat the command")
+        super().__init__(f"{first}; all others are done; correct this and repeat the command")
 
 
 class Job:
-    """Embed files into a folder; `new_parts` counts the parts that `run` writes.
+    """A folder's work: embed files; `new_parts` counts the written parts.
 
     Args:
       overwrite: True to replace parts of another model, input or settings.
@@ -221,6 +227,7 @@ class Job:
             for name in PartSettings.__struct_fields__:
                 self._check_same(name, getattr(settings, name), getattr(self._old.settings, name))
         errors = []
+        # One readable file is enough here; `run` reports the unreadable ones after the others are done.
         for file in files:
             try:
                 next(read_tables(**file._asdict(), rows=1), None)
@@ -264,7 +271,7 @@ class Job:
         return manifest
 
     def _missing(self, manifest: Manifest, problems: list[UserError]) -> Iterator[Shard]:
-        """Yield shards without a part; collect unreadable files in `problems`."""
+        """Yield shards that need a part; append unreadable files to `problems`."""
         basis = msgspec.json.encode([manifest.model, self.settings])
         for number, file in enumerate(self.files):
             try:
