@@ -23,9 +23,9 @@ from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
 
-# MiniLM and random weights gave cosines of 0.999; an encoder that loses ten times as much is not exported.
+# MiniLM and random weights gave cosines of 0.999; an export that loses ten times as much fails.
 BFLOAT16_MIN_COSINE = 0.99
-# A writer returns the embeddings of CHECKED_SENTENCES by the files that it wrote, or None if it cannot compute them.
+# A writer returns the embeddings of CHECKED_SENTENCES as its files compute them, or None if it cannot run its files.
 _WRITERS = {
     SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
@@ -61,12 +61,12 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """An export and how far its embeddings are from the model's.
+    """An export, and the differences of its embeddings from the model's.
 
     Attributes:
       path: the folder; for a SavedModel, the version's.
-      max_difference, max_value: largest absolute difference, and the model's largest value; None if not checked.
-      min_cosine: the smallest cosine with the model's embedding; None if not checked.
+      max_difference, max_value: largest absolute difference, and the model's largest absolute value.
+      min_cosine: smallest cosine with the model's embedding. These three are None if not checked.
     """
 
     path: pathlib.Path
@@ -105,9 +105,9 @@ def export_model(
       overwrite: True to replace this version or folder; a server that has loaded it keeps it.
 
     Raises:
-      UserError: an argument does not fit the model or the format; the folder exists or cannot be written; or the
-        written files cannot be loaded or their embeddings differ by more than the format's tolerance (for bfloat16, a
-        cosine below 0.99). No files are left then.
+      UserError: an argument does not fit the model or the format; the folder exists or cannot be written; the written
+        files cannot be loaded; or their embeddings differ by more than the format's tolerance (for bfloat16, a cosine
+        below 0.99). Nothing is written in these cases.
     """
     # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):
@@ -120,7 +120,7 @@ def export_model(
         if low_dim is not None:
             check_low_dim(low_dim, model.encoder.embedding_size)
             model.low_dim = low_dim
-        described = Description(
+        description = Description(
             encoder_fingerprint=model.source.fingerprint,
             do_lower_case=model.source.do_lower_case,
             sentence_embedding_type=model.sentence_embedding_type,
@@ -133,7 +133,7 @@ def export_model(
         )
         write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[format]}")
         with new_output(path, EXPORT_FORMATS[format], overwrite=overwrite) as folder:
-            found = write(model, described, folder)
+            found = write(model, description, folder)
             if found is None:
                 return Exported(path)
             expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
@@ -152,12 +152,10 @@ def _check(path: pathlib.Path, found: np.ndarray, expected: np.ndarray, toleranc
     difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
     norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
     cosine = float((np.sum(expected * found, axis=1) / norms).min())
-    # Compare by channel, because a large one would hide errors in the others. NaN and infinity fail both comparisons.
+    # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail both comparisons.
     is_close = (np.abs(found - expected) <= tolerance * np.maximum(1.0, np.abs(expected).max(axis=0))).all()
     if not (cosine >= BFLOAT16_MIN_COSINE if dtype == "bfloat16" else is_close):
-        raise UserError(
-            f"{path}: the written files differ from the model by {difference:.1e}, to a cosine of {cosine:.4f}, "
-            f"expected at most {tolerance:.0e} of {max(1.0, largest):.1e}, or for bfloat16 a cosine of "
-            f"{BFLOAT16_MIN_COSINE} or more; nothing was written"
-        )
+        limit = f"a cosine of {BFLOAT16_MIN_COSINE} or more" if dtype == "bfloat16" else f"{tolerance:.0e} or less"
+        measured = f"{difference:.1e} of values up to {largest:.1e} (cosine {cosine:.4f})"
+        raise UserError(f"{path}: the written files differ from the model by {measured}, expected {limit}")
     return Exported(path, difference, largest, cosine)

@@ -69,5 +69,5 @@ def export_path(
         path, flag = path / str(version), flag and f"{flag}/{version}"
     elif version is not None or dtype != DTYPES[0]:
         argument, value = ("dtype", dtype) if version is None else ("version", version)
-        raise ArgumentError(f"{argument}: found {value} with the format {format}, expected {SAVEDMODEL} for it")
+        raise ArgumentError(f"{argument}: found {value} with the format {format}, expected {SAVEDMODEL}")
     return output_folder(path, EXPORT_FORMATS[format], overwrite=overwrite, flag=flag)

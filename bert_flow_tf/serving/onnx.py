@@ -18,11 +18,11 @@ from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
 _OPSET = 18
 
 
-def write_onnx(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray | None:
-    """Write the folder; return onnxruntime's embeddings, None if not installed.
+def write_onnx(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray | None:
+    """Write the folder; return onnxruntime's embeddings, None without it.
 
     `model.onnx` maps `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t], to `embedding`, float32 [n, D].
-    The tokenizers library makes the ids with `tokenizer.json`; cut them at the `max_seq_length` in `export.json`.
+    The tokenizers library makes the ids from `tokenizer.json`; truncate to the `max_seq_length` in `export.json`.
     """
     import tf2onnx
 
@@ -30,8 +30,8 @@ def write_onnx(model: EmbeddingModel, described: Description, folder: pathlib.Pa
 
     def embed(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         u = encoder.embed(dict(zip(TOKEN_INPUTS, inputs, strict=True)), portable=True)
-        embedding = reduce_dimension(latents(u), described.low_dim)
-        return {"embedding": tf.nn.l2_normalize(embedding, axis=-1) if described.normalized else embedding}
+        embedding = reduce_dimension(latents(u), description.low_dim)
+        return {"embedding": tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding}
 
     with quiet_tensorflow():
         tf2onnx.convert.from_function(
@@ -41,8 +41,8 @@ def write_onnx(model: EmbeddingModel, described: Description, folder: pathlib.Pa
             output_path=str(folder / ONNX_FILE),
         )
     vocabulary = vocabulary_asset(model.source.preprocess_dir)
-    write_hugging_face_tokenizer(folder, vocabulary, described.do_lower_case, described.max_seq_length)
-    write_json(folder / DESCRIPTION_FILE, described)
+    write_hugging_face_tokenizer(folder, vocabulary, description.do_lower_case, description.max_seq_length)
+    write_json(folder / DESCRIPTION_FILE, description)
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     import onnxruntime

@@ -28,30 +28,30 @@ _REDUCERS = {masked_mean: "mean", first_token: "cls"}
 _Module = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 
 
-def write_sentence_transformers(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray:
-    """Write the folder; return the embeddings by the written layers.
+def write_sentence_transformers(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray:
+    """Write the folder; return the embeddings that its layers give.
 
     `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`, the pooling, the flow
-    as a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if asked.
+    as a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if the embeddings have norm 1.
 
     Raises:
       UserError: the library has no module for the pooling or the couplings.
     """
     config, source = model.encoder.bert_config, model.source
     if config is None:
-        raise _unsupported(f"the encoder {source.bert_hub},")
+        raise _unsupported(f"the encoder {source.bert_hub}")
     weights = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
     modules = _pooling_modules(model, weights)
     layers = _flow_layers(model)
     first_layer = len(modules) + 1
     modules += [_dense(layer) for layer in layers]
-    if described.normalized:
+    if description.normalized:
         modules.append(("Normalize", {}, {}))
     all_layers = any(name == "WeightedLayerPooling" for name, _, _ in modules)
     write_hugging_face_bert(folder, config, weights, output_hidden_states=all_layers)
     vocabulary = vocabulary_asset(source.preprocess_dir)
-    write_hugging_face_tokenizer(folder, vocabulary, source.do_lower_case, described.max_seq_length)
-    write_json(folder / BERT_SETTINGS_FILE, {"max_seq_length": described.max_seq_length, "do_lower_case": False})
+    write_hugging_face_tokenizer(folder, vocabulary, source.do_lower_case, description.max_seq_length)
+    write_json(folder / BERT_SETTINGS_FILE, {"max_seq_length": description.max_seq_length, "do_lower_case": False})
     settings = {"prompts": model.prompts, "similarity_fn_name": model.similarity_fn_name}
     write_json(folder / "config_sentence_transformers.json", {"model_type": "SentenceTransformer", **settings})
     paths = [("Transformer", ""), *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1))]
@@ -67,18 +67,17 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
             write_json(folder / path / "config.json", options)
         if tensors:
             safetensors.numpy.save_file(tensors, folder / path / WEIGHTS_FILE, {"format": "pt"})
-    write_json(folder / DESCRIPTION_FILE, described)
+    write_json(folder / DESCRIPTION_FILE, description)
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
     for i in range(first_layer, first_layer + len(layers)):
         tensors = safetensors.numpy.load_file(folder / f"{i}_Dense" / WEIGHTS_FILE)
         x = x @ tensors["linear.weight"].T + tensors["linear.bias"]
         x = np.where(x > 0, x, tensors.get("activation_function.weight", np.float32(1)) * x)
-    return x / np.linalg.norm(x, axis=1, keepdims=True) if described.normalized else x
+    return x / np.linalg.norm(x, axis=1, keepdims=True) if description.normalized else x
 
 
 def _unsupported(what: str) -> ArgumentError:
-    problem = f"{what} which none of its modules computes"
-    return ArgumentError(f"format: found sentence-transformers with {problem}, expected savedmodel or onnx")
+    return ArgumentError(f"format: sentence-transformers has no module for {what}, expected savedmodel or onnx")
 
 
 def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> list[_Module]:
@@ -88,8 +87,8 @@ def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> l
         kernel, bias = (weights[f"bert/pooler/dense/{part}"] for part in ("kernel", "bias"))
         return [_pool(width, "cls"), _dense(DenseLayer(kernel, bias), "activation.Tanh")]
     if (pooling.concatenate and len(pooling.layers) > 1) or pooling.reduce not in _REDUCERS:
-        raise _unsupported(f"the pooling {name},")
-    # The counts begin after the word embeddings, which no pooling uses.
+        raise _unsupported(f"the pooling {name}")
+    # The counts leave out the word embeddings, which no pooling uses.
     counts = np.bincount([i % layers for i in pooling.layers], minlength=layers).astype(np.float32)
     modules = [_pool(width, _REDUCERS[pooling.reduce])]
     if counts[-1] < counts.sum():
@@ -107,7 +106,7 @@ def _pool(width: int, mode: str) -> _Module:
 def _flow_layers(model: EmbeddingModel) -> list[DenseLayer]:
     flow, size, low_dim = model.flow, model.encoder.embedding_size, model.low_dim
     if isinstance(flow, Glow) and not has_dense_layers(flow):
-        raise _unsupported(f"{flow.config.coupling} couplings of activation {flow.config.activation},")
+        raise _unsupported(f"{flow.config.coupling} couplings of activation {flow.config.activation}")
     layers = [] if flow is None else dense_layers(flow)
     if low_dim > 0:
         mean = np.repeat(np.eye(low_dim), size // low_dim, axis=0) * (low_dim / size)

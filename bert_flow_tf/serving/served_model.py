@@ -18,13 +18,13 @@ from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
 
 
-def write_savedmodel(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray:
+def write_savedmodel(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray:
     """Write a version's folder; return the embeddings of the reloaded SavedModel.
 
     Raises:
       UserError: it cannot be loaded again.
     """
-    module = ServedBertFlow(model, described)
+    module = ServedBertFlow(model, description)
     with quiet_tensorflow():
         tf.saved_model.save(
             module,
@@ -38,14 +38,14 @@ def write_savedmodel(model: EmbeddingModel, described: Description, folder: path
             options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
         )
     (folder / "assets.extra").mkdir()
-    write_json(folder / "assets.extra" / "config.json", described)
+    write_json(folder / "assets.extra" / "config.json", description)
     try:
         signatures = tf.saved_model.load(str(folder)).signatures
         found = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
     except tf.errors.OpError as error:
         reason = " ".join(error.message.split())
         raise UserError(f"the SavedModel cannot be loaded again ({reason}); nothing was written") from error
-    write_warmup_requests(folder, folder.parent.name, signatures, described.max_seq_length)
+    write_warmup_requests(folder, folder.parent.name, signatures, description.max_seq_length)
     return found
 
 
@@ -67,11 +67,11 @@ def write_warmup_requests(
             for key, spec in signatures[name].structured_input_signature[1].items():
                 rows: Any = [" ".join(["word"] * k) for k in lengths]
                 if spec.dtype != tf.string:
-                    # The id 0, [PAD], is in every vocabulary; ids under a mask of 1 are embedded like any other.
+                    # The id 0, [PAD], is in every vocabulary; where the mask is 1, it is embedded like any other id.
                     is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
                     rows = is_word.astype(np.int32) * (key == "input_mask")
                 request.inputs[key].CopyFrom(tf.make_tensor_proto(rows, dtype=spec.dtype))
-            # Otherwise, a protobuf map has no fixed order.
+            # Without this option, a protobuf map has no fixed order.
             writer.write(log.SerializeToString(deterministic=True))
 
 
@@ -79,14 +79,14 @@ class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel.
 
     Each accepts any number of rows, even 0, and pads to the longest sentence of the batch. An invalid input (rank,
-    length, an id outside the vocabulary) gives an InvalidArgument error that names it. Bytes that are not UTF-8 are
-    dropped, as in the original; an empty sentence has no word pieces.
+    length, an id outside the vocabulary) gives an InvalidArgument error that names the input. Bytes that are not UTF-8
+    are dropped, as in the original; an empty sentence has no word pieces.
 
     The flow is folded if possible; otherwise it would take a tenth of the encoder's time for a single sentence. Folding
     changes embeddings only by rounding.
     """
 
-    def __init__(self, model: EmbeddingModel, described: Description) -> None:
+    def __init__(self, model: EmbeddingModel, description: Description) -> None:
         super().__init__(name="bert_flow")
         self.vocabulary = tf.saved_model.Asset(str(vocabulary_asset(model.source.preprocess_dir)))
         self.tokenizer = model.tokenizer
@@ -98,12 +98,12 @@ class ServedBertFlow(tf.Module):
             self._latents = tf.function(
                 self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype)]
             )
-        pooled = encoder.in_bfloat16() if described.dtype == "bfloat16" else encoder
+        pooled = encoder.in_bfloat16() if description.dtype == "bfloat16" else encoder
         # Keras would also save a layer's functions with dropout, so the module holds only its variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
         self._pool = pooled.embed
-        self._described, self._width = described, encoder.embedding_size
-        self._most_positions, self._num_types = encoder.max_seq_length, encoder.num_types
+        self._description, self._width = description, encoder.embedding_size
+        self._max_positions, self._num_types = encoder.max_seq_length, encoder.num_types
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -144,7 +144,7 @@ class ServedBertFlow(tf.Module):
         return self.embed_sentences(sentences)["embedding"]
 
     def _pool_texts(self, sentences: tf.Tensor) -> tf.Tensor:
-        length = self._described.max_seq_length
+        length = self._description.max_seq_length
         return self._unless_empty(tf.size(sentences), lambda: self._pool(self.tokenizer(sentences, length)))
 
     def _unless_empty(self, n: tf.Tensor, pool: Callable[[], tf.Tensor]) -> tf.Tensor:
@@ -152,16 +152,16 @@ class ServedBertFlow(tf.Module):
         return tf.cond(n > 0, pool, lambda: tf.zeros([0, self._width]))
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
-        shape, most_positions = tf.shape(tokens["input_word_ids"]), self._most_positions or tf.int32.max
-        most_types = self._num_types or tf.int32.max
-        ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": most_types}
+        shape, max_positions = tf.shape(tokens["input_word_ids"]), self._max_positions or tf.int32.max
+        num_types = self._num_types or tf.int32.max
+        ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": num_types}
         has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
         # Each check is a condition and the message of its failure.
         checks = [
             (has_words, ["input_mask: found a row of zeros, expected a 1 for every id"]),
             (
-                shape[1] <= most_positions,
-                ["input_word_ids: found", shape[1], f"positions, expected at most {most_positions}"],
+                shape[1] <= max_positions,
+                ["input_word_ids: found", shape[1], f"positions, expected at most {max_positions}"],
             ),
         ]
         for name, end in ends.items():
@@ -174,8 +174,8 @@ class ServedBertFlow(tf.Module):
         return [tf.debugging.Assert(condition, message) for condition, message in checks]
 
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
-        embedding = reduce_dimension(self._latents(pooled), self._described.low_dim)
-        return tf.nn.l2_normalize(embedding, axis=-1) if self._described.normalized else embedding
+        embedding = reduce_dimension(self._latents(pooled), self._description.low_dim)
+        return tf.nn.l2_normalize(embedding, axis=-1) if self._description.normalized else embedding
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:
