@@ -10,7 +10,8 @@ from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.compare import check_method
-from bert_flow_tf.files.sentence_files import read_pairs
+from bert_flow_tf.files.reading import reading
+from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.model.saved_model import SAVED_MODEL
 from bert_flow_tf.scale.shards import Parts
 
@@ -44,8 +45,10 @@ def fit(
     path = locked_folder(out, SAVED_MODEL, overwrite=overwrite)
     given = list(sentences or ())
     texts = [sentence for sentence in given if sentence.strip()]
-    if settings["pairs"]:
-        settings["pairs"] = read_pairs(settings["pairs"])
+    if pairs := settings["pairs"]:
+        rows = list(read_sentences(pairs, file_format="tsv", columns=["1", "2", "3"]))
+        with reading(pairs, "two sentences and a number in each line"):
+            settings["pairs"] = [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]
     count = Parts(embeddings).rows if embeddings else len(texts)
     if count < settings["batch_size"]:
         raise UserError(f"--train_batch_size: found {settings['batch_size']}, expected at most the {count} sentences")

@@ -22,7 +22,7 @@ from bert_flow_tf.files.atomic import check_writable
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.reading import AnyPath, file_digest, reading, update_with_arrays
-from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded, say_download
+from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded, print_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
 # A new version would invalidate the fingerprints in existing runs and saved models.
@@ -168,7 +168,7 @@ def _find(handle: str, part: str, argument: str, cache_dir: AnyPath | None) -> t
         if "://" in handle and not cached.exists():
             # TensorFlow Hub would retry forever to write its lock.
             check_writable(cached)
-            say_download(handle, None, cached)
+            print_download(handle, None, cached)
         with reading(handle, "a SavedModel that can be reached, or a local copy"):
             path = pathlib.Path(hub.resolve(handle))
     except UserError as error:

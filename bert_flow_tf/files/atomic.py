@@ -1,7 +1,7 @@
 """Write files and folders whole or not at all.
 
-While NAME is written, three names beside it are in use: the lock `.NAME.lock`, the new file or folder `.NAME.tmp` and,
-briefly, the folder being replaced, `.NAME.replaced`. Links with these names are never followed.
+Three paths beside NAME are in use while it is written: the lock `.NAME.lock`, the new file or folder `.NAME.tmp` and,
+briefly, the old folder `.NAME.replaced`. If these are links, they are not followed.
 """
 
 import contextlib
@@ -54,8 +54,8 @@ def remove(path: pathlib.Path) -> None:
 def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     """Lock a file or folder against other processes and threads.
 
-    A thread may lock it again within the block. Before the block, clean up after a killed process: restore the folder
-    that it was replacing, remove its temporary files. Create parent folders; remove them afterwards if they are empty.
+    A thread may lock it again within the block. Before the block, restore the folder that a killed process was
+    replacing, and remove its temporary files. Create missing parent folders; remove them afterwards if they are empty.
 
     Raises:
       UserError: it is locked and `wait` is false, or its folder is not writable.
@@ -67,7 +67,7 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Create the file first, because filelock waits forever if it cannot.
         os.close(os.open(file, os.O_CREAT | os.O_NOFOLLOW, 0o666))
-        # All threads get the same object, in which each has a lock of its own.
+        # All threads get the same object, which holds a lock for each thread.
         lock = FileLock(file, is_singleton=True)
         lock.acquire(timeout=0)
     except Timeout as error:
@@ -124,7 +124,7 @@ def new_folder(path: str | os.PathLike) -> contextlib.AbstractContextManager[pat
 
 @contextlib.contextmanager
 def new_output(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> Iterator[pathlib.Path]:
-    """Yield a `new_folder`; `output_folder` decides whether it may replace one."""
+    """Yield a `new_folder`, if `output_folder` lets it replace an old one."""
     with locked(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
         yield folder
 
@@ -141,7 +141,7 @@ def full_disk_as_error(path: pathlib.Path) -> Iterator[None]:
 
 
 def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = None) -> pathlib.Path:
-    """Return the path of a file that may be written."""
+    """Return a file's path; raise `UserError` unless it is new or replaceable."""
     path, name = pathlib.Path(path), flag or path
     if path.exists() and not path.is_file():
         raise UserError(f"{name}: found a {'folder' if path.is_dir() else 'device'}, expected a file's name")
@@ -154,7 +154,7 @@ def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = 
 def output_folder(
     path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str | None = None
 ) -> pathlib.Path:
-    """Return the path of a folder that is new, empty or replaceable."""
+    """Return a folder's path; raise `UserError` unless it is new or replaceable."""
     path, name = pathlib.Path(path), flag or path
     if os.path.lexists(path):
         if not path.is_dir():

@@ -14,7 +14,6 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import full_disk_as_error
 from bert_flow_tf.files.reading import read_text, reading
 
-# Importing this would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -52,7 +51,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     path = pathlib.Path(checkpoint)
     if not path.is_dir():
         if not pathlib.Path(f"{path}.index").is_file():
-            raise UserError(f"{path}: neither a folder nor a checkpoint's prefix: there is no {path.name}.index")
+            raise UserError(f"{path}: found no {path.name}.index, expected a folder or a checkpoint's prefix")
         return path
     if (path / "bert_model.ckpt.index").is_file():
         return path / "bert_model.ckpt"
@@ -64,7 +63,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
-    """Return the latest prefix in a folder's file `checkpoint`, None without it."""
+    """Return the latest prefix in a folder's file `checkpoint`, if any."""
     path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
     if not path.exists():
         return None
@@ -84,8 +83,8 @@ def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
 def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
     """Return the prefix of the last checkpoint `name-STEP`, or None.
 
-    If the last one is damaged, warn and return None or, with `remove`, try the one before. `remove` also deletes all
-    but the last `kept`, and lists those in TensorFlow's file `checkpoint`.
+    If the last checkpoint is damaged, warn and return None. With `remove`, try earlier ones instead, delete all but the
+    last `kept`, and list these in TensorFlow's file `checkpoint`.
     """
     steps = sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{name}-*.index"))
     prefixes = [folder / f"{name}-{step}" for step in steps]
@@ -114,7 +113,7 @@ def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
     folder = pathlib.Path(manager.directory)
     try:
         with full_disk_as_error(folder / f"checkpoint {number}"):
-            # Interruptions would change this counter, and so the bytes of a resumed run's checkpoint.
+            # A resumed run would have another counter, and so other bytes in its checkpoint.
             manager.checkpoint.save_counter.assign(0)
             manager.save(checkpoint_number=number)
     finally:

@@ -11,8 +11,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.reading import reading
 
-# Increase this when a file's format changes, or when conversion of the same weights gives another encoder, because the
-# cache keys of converted encoders include it.
+# Increase this when a file's format or the conversion of encoders changes; the keys of cached encoders include it.
 FORMAT_VERSION = 2
 T = TypeVar("T")
 

