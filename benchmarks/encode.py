@@ -1,7 +1,7 @@
-"""`encode` of STS-B's sentences in float32, beside `SentenceTransformer.encode` of the same weights.
+"""Time `encode` of STS-B's sentences beside `SentenceTransformer.encode` of the same weights.
 
-This project runs with default arguments, sentence-transformers with the fastest of three batch sizes. Only this project
-encodes repeated sentences once, which is part of the comparison.
+Both use float32, this project its default arguments, sentence-transformers the fastest of three batch sizes. Only this
+project encodes repeated sentences once; that is part of the comparison.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from benchmarks import peers
 from benchmarks.processes import seconds_of, serve
 from benchmarks.run import Options
 
-# Embeddings have values up to about 1 and may differ by this much.
+# Values of embeddings, up to about 1, may differ by this much.
 LARGEST_DIFFERENCE = 1e-4
 
 

@@ -1,7 +1,7 @@
 """Train and score the flow on STS-B, beside a PyTorch loop.
 
-Both are whole processes. The loop uses transformers' BERT, pads to the longest sentence of a batch, and has dropout
-while the flow learns. Each repeat has its own seed. Spearman is measured on the test set.
+Both sides are whole processes. The loop uses transformers' BERT, pads to the longest sentence of a batch, and has
+dropout while the flow learns. Each repeat has its own seed. Spearman is measured on the test set.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Ten steps of siamese training beside a plain PyTorch loop.
+"""Time ten steps of siamese training beside a plain PyTorch loop.
 
 `run_siamese` gets one more Keras callback, which waits between blocks of steps while another side takes its turn.
 """
@@ -27,7 +27,7 @@ def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callab
         "train_batch_size": 16,
         "learning_rate": 2e-5,
         "sentence_embedding_type": "avg",
-        # These are more steps than are timed; the process is killed before they end.
+        # The process is killed before these epochs end.
         "num_train_epochs": 9,
         "exp_name": "run",
         "do_train": "true",
@@ -48,7 +48,7 @@ def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callab
 
 
 def main(arguments: list[str]) -> None:
-    """Run `run_siamese`, as many steps at a time as a request says."""
+    """Run `run_siamese` for as many steps as each request says."""
     from bert_flow_tf import run_siamese  # isort: skip (it chooses the Keras)
     import tf_keras
     from absl import flags

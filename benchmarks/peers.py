@@ -60,7 +60,7 @@ def _install(python: pathlib.Path, *arguments: str) -> None:
 
 
 def peer_environment() -> dict[str, str]:
-    """Return the environment variables of the peers: no network, no advice."""
+    """Return environment variables that turn off network and advice."""
     return os.environ | {
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
@@ -70,7 +70,7 @@ def peer_environment() -> dict[str, str]:
 
 
 def peer() -> Side:
-    """Return the side of the peers, for `-m benchmarks.torch_peers`."""
+    """Return the peers' Python and variables, to run `benchmarks.torch_peers`."""
     return Side(str(peers_python()), peer_environment() | {"PYTHONPATH": str(ROOT)})
 
 

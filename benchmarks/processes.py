@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 class Side(NamedTuple):
-    """A Python and the variables to import a checkout and these benchmarks."""
+    """One side of a comparison: a Python and its environment variables."""
 
     python: str
     environment: dict[str, str]
@@ -91,7 +91,7 @@ class Side(NamedTuple):
 
 
 def requests() -> Iterator[tuple[str, dict[str, Any], Callable[[Any], None]]]:
-    """Yield name, arguments and an answering function of each request."""
+    """Yield each request's name, its arguments, and a function that answers it."""
     # Send other prints to stderr, so that stdout has only answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""The recipe of `siamese_then_flow.sh` as a whole process.
+"""Time the recipe of `siamese_then_flow.sh` as a whole process.
 
 The scores of all sides must be the same, to the last digit.
 """

@@ -36,7 +36,7 @@ class Row(NamedTuple):
     needs_peers: bool = False
 
 
-# Another checkout must take at least this share of this checkout's seconds.
+# The ratio of another checkout's seconds to this checkout's must be at least this.
 BESIDE = {"beside": 0.97}
 ROWS = {
     "encode": Row("encode all sentences of STS-B", {"sentence-transformers": 1.0}, True),
@@ -56,7 +56,7 @@ class Options:
       glue_dir: folder that holds STS-B, and MNLI and SNLI for NLI, in GLUE's layout.
       bert_hub: encoder, `demo` or an encoder folder.
       folder: temporary folder of this benchmark.
-      ours: dict of `here`, and `beside` for another checkout -> its side.
+      ours: the side of this checkout, `here`, and of another one, `beside`.
       with_peers: True to measure PyTorch, too.
     """
 
@@ -138,7 +138,7 @@ def _measured(name: str, arguments: argparse.Namespace, checkouts: Mapping[str, 
 
 
 def _table(name: str, runs: Mapping[str, list[dict]]) -> list[tuple[str, bool]]:
-    """Print a line per side; return ratios and whether they are met."""
+    """Print a line per side; return (line, True if met) per target."""
     judged = []
     for side, each in runs.items():
         line = f"  {side:22} {statistics.median(run['seconds'] for run in each):9.2f} s"

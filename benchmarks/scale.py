@@ -1,7 +1,6 @@
-"""`bert-flow encode-folder` of 20,000 sentences, by one and two workers.
+"""Time `bert-flow encode-folder` on 20,000 sentences, with one and two workers.
 
-The seconds are those of whole processes, starts included. Two workers need Ray, and are left out without it. Another
-checkout is not measured.
+The times include the start of the processes. Without Ray, two workers are left out. Another checkout is not measured.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Spearman on STS Benchmark with and without flow, over seeds.
+"""Measure Spearman on STS Benchmark with and without a flow, over seeds.
 
     python -m benchmarks.sts_benchmark --glue_dir GLUE --seeds 1 2 3 4 5 --cached false
 

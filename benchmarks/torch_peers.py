@@ -1,4 +1,4 @@
-"""The same work in PyTorch and sentence-transformers, for the peers' Python.
+"""Do the same work in PyTorch and sentence-transformers, in the peers' Python.
 
     python -m benchmarks.torch_peers
     python -m benchmarks.torch_peers flow_run WEIGHTS STS-B predictions.tsv FLOW LEARNING_RATE SEED
@@ -25,7 +25,7 @@ from transformers import AutoModel, AutoTokenizer, BertForMaskedLM
 from benchmarks.processes import seconds_of, serve
 
 PAIRS_PER_STEP, MAX_SEQ_LENGTH = 32, 64
-# The recorded file has the head's arrays under these names; the values are transformers' parameters.
+# The keys are the names of the recorded file's arrays, the values those of transformers' parameters.
 HEAD = {
     "head_kernel": "cls.predictions.transform.dense.weight",
     "head_bias": "cls.predictions.transform.dense.bias",
@@ -72,7 +72,7 @@ class Siamese(nn.Module):
 
 
 def load_nli(weights: str, pairs: str, seed: int = 1234) -> None:
-    """Make a folder's model and its AdamW; shuffle the pairs."""
+    """Load a model, make its AdamW, and shuffle the pairs."""
     torch.manual_seed(seed)
     model = Siamese(weights)
     groups: dict[float, list] = {0.01: [], 0.0: []}
@@ -103,7 +103,7 @@ def train(steps: int, rows_per_step: int = 16) -> dict:
 def mlm_gradients(weights: str, recorded: str, out: str) -> dict:
     """Return a batch's loss without dropout; write the gradients to `out`.
 
-    Labels below 0 are of positions that are not predicted.
+    Labels below 0 mark positions that are not predicted.
     """
     with np.load(recorded) as stored:
         arrays = {name: torch.from_numpy(stored[name]) for name in stored.files}

@@ -1,4 +1,4 @@
-"""Compare the witness of `fit` with labelled pairs, case by case.
+"""Compare the measure of `fit` without labels with labelled pairs.
 
     python -m benchmarks.witness --encoders demo ENCODER --glue_dir GLUE --senteval_dir SENTEVAL
 
@@ -73,7 +73,7 @@ def case(model: BertFlow, learned: list[str], held_out: list[str], pairs: Pairs,
 
 
 def print_claims(cases: list[dict]) -> None:
-    """Print how often the claims are right, in all and by part."""
+    """Print how often the claims are right, overall and by group."""
     columns = ("cases", "r", "rho", "right/helps", "right/harms", "no claim")
     print(f"{'':24}" + "".join(f"{name:>13}" for name in columns))
     groups = {"all": cases} | {

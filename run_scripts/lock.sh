@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the lock, requirements.txt, from requirements.in and constraints.in; existing pins stay if they fit.
-# Needs uv (pip install uv). Arguments go to it: bash run_scripts/lock.sh --upgrade
+# Makes the lock file requirements.txt from requirements.in and constraints.in; existing pins stay if they fit.
+# This needs uv (pip install uv) and passes arguments to it: bash run_scripts/lock.sh --upgrade
 set -euo pipefail
 _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here

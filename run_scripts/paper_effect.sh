@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up .venv, then shows the paper's effect: masked language modelling narrows the space of embeddings, the flow undoes it.
-# Without arguments and environment variables: the demo encoder, WordNet's text and the sample data. --help names the variables.
+# By default, it uses the demo encoder, WordNet's text and the sample data; --help names the variables that change this.
 set -euo pipefail
 _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Serve an exported model over gRPC (port 8500) and REST (port 8501):
+# Serves an exported model over gRPC (port 8500) and REST (port 8501):
 #
 #   bash run_scripts/serve.sh EXPORT/NAME [arguments of tensorflow_model_server]
 #
-# Runs the tensorflow_model_server on the PATH, else the official image by docker or podman; SERVING_IMAGE names another
-# image. Both listen on all addresses of this machine. The model's name is the folder's. docs/serving.md has the requests.
+# This runs tensorflow_model_server from the PATH, else the official image by docker or podman; SERVING_IMAGE names
+# another image. The server listens on all addresses of this machine. The model's name is the folder's. docs/serving.md shows requests.
 set -euo pipefail
 
 stop() {

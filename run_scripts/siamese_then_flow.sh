@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up .venv, then runs the whole method and prints a table: siamese NLI fine-tuning, scores, the flow, scores, an export.
-# Without arguments and environment variables: the demo encoder and the sample data. --help names the variables.
+# By default, it uses the demo encoder and the sample data; --help names the environment variables that change this.
 set -euo pipefail
 _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here

@@ -25,7 +25,7 @@ say "lint-imports"
 say "mypy"
 "$VENV_PYTHON" -m mypy || checks=1
 
-# The tests run even if a check failed, because both results are useful.
+# Run the tests even if a check failed, because both results are useful.
 say "pytest${*:+ $*}"
 tests=0
 # TensorFlow traces on one core, so two processes save time. A file's tests share fixtures, so they stay together;

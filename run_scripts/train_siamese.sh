@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One step of the method, with the sub-commands, environment variables and flags of the original's script of this name:
+# Runs one step of the method, with the sub-commands, environment variables and flags of the original's train_siamese.sh:
 #
 #   bash run_scripts/train_siamese.sh train|eval|predict|predict_pool|predict_dev|predict_full|do_senteval "FLAGS"
 #
@@ -8,7 +8,7 @@
 #   GLUE_DIR           folder of the tasks; TASK_NAME picks one (default: STS-B)
 #   OUTPUT_PARENT_DIR  folder for runs
 #   EXP_NAME           the run that `predict` scores, as in --exp_name
-#   BERT_HUB           TF-Hub handle, SavedModel folder or demo, instead of BERT_PREMODELS (new here, like PREPROCESS_HUB)
+#   BERT_HUB           TF-Hub handle, SavedModel folder or demo, instead of BERT_PREMODELS; not in the original, like PREPROCESS_HUB
 set -euo pipefail
 _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here
@@ -18,7 +18,7 @@ stop() {
   exit 2
 }
 
-# require NAME...: one line that names every variable that is not set.
+# require NAME... stops with one line that names all variables that are not set.
 require() {
   local name missing=""
   for name in "$@"; do
@@ -81,7 +81,7 @@ fi
 
 source "${_here%/*}/setup_env.sh"
 
-# The original's README passes all flags as one quoted string, so they are split at white space here; names are not expanded.
+# The original's README passes all flags as one quoted string, so split them at white space, without expanding file patterns.
 set -f
 flags=(${*:2})
 "$VENV_PYTHON" -m bert_flow_tf.run_siamese \

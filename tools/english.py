@@ -1,7 +1,7 @@
 """Check docstrings and comments for plain English: `python -m tools.english [FOLDER ...]`.
 
-Print file and line of a docstring whose first line begins with a clause, has more than 12 words (code in backticks is
-one) or ends within a sentence, of a sentence without a verb in a comment, and of an odd word. Exit with 1 after any.
+A finding is a docstring's first line that begins with a clause, has more than 12 words (code in backticks is one word)
+or ends within a sentence; a comment's sentence without a verb; or an odd word. Print all; exit with 1 if there are any.
 """
 
 import ast

@@ -3,7 +3,7 @@
     python -m tools.golden_mlm
 
 The BERT is the golden data's, without dropout; head and batch are random. PyTorch and transformers run in the
-benchmarks' environment (benchmarks/peers.py).
+environment that benchmarks/peers.py installs.
 """
 
 import pathlib

@@ -1,6 +1,6 @@
-"""Make `tests/golden/data/transformers`: small random BERTs and their values.
+"""Make `tests/golden/data/transformers`: small random BERTs and their outputs.
 
-Run it in an environment of its own, from the repository's root; versions.json names the versions that made it:
+Run this in a new environment, from the repository's root. It writes the libraries' versions to versions.json.
 
     pip install torch transformers sentence-transformers
     python -m tools.golden_transformers
@@ -42,7 +42,7 @@ DISTILBERT_SHAPE = {
 
 
 def vocabulary(is_cased):
-    """Return pieces for the texts' letters and every other word."""
+    """Return pieces for the letters and every second word of the texts."""
     texts = (
         TEXTS
         if is_cased
@@ -58,7 +58,7 @@ def vocabulary(is_cased):
 
 
 def families():
-    """Name -> configuration, class, whether it is cased, and options of `save_pretrained`."""
+    """Return configuration, class, casing and options of `save_pretrained` by name."""
     bert, model = transformers.BertConfig, transformers.BertModel
     uncased, cased = len(vocabulary(False)), len(vocabulary(True))
     return {
@@ -134,7 +134,7 @@ def make_sentence_transformer():
         values[precision] = model.encode(TEXTS, precision=precision)
     for name in ("cosine", "dot", "euclidean", "manhattan"):
         model.similarity_fn_name = name
-        # Without the last module, so that norms are not all 1.
+        # Vary the norms, because norms of 1 would hide differences between the functions.
         vectors = values["embeddings"] * np.linspace(0.5, 2, len(TEXTS), dtype=np.float32)[:, np.newaxis]
         values[f"{name}_all"] = model.similarity(vectors[:20], vectors[20:30]).numpy()
         values[f"{name}_pairs"] = model.similarity_pairwise(vectors[:20], vectors[20:40]).numpy()

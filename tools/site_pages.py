@@ -19,8 +19,8 @@ from bert_flow_tf.cli import main
 from bert_flow_tf.recipe import effect, run
 
 _ROOT = pathlib.Path(__file__).parents[1]
-# These files become pages of these names; files of docs/ keep their own.
-_ELSEWHERE = {
+# These files become pages with these names; files of docs/ keep their names.
+_PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
@@ -28,7 +28,7 @@ _ELSEWHERE = {
     "benchmarks/NOTES.md": "speed.md",
     "LICENSE": "LICENSE.txt",
 }
-_HELP = "reference/commands.md"
+_COMMANDS_PAGE = "reference/commands.md"
 
 
 def _help(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
@@ -42,20 +42,20 @@ def _help(command: click.Command, parent: click.Context | None = None) -> Iterat
 
 
 def _linked(markdown: str, source: str, name: str) -> str:
-    """Replace a page's links to the repository's files by the site's."""
+    """Make links to files of the repository point to the site's pages."""
 
     def link(match: re.Match) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
         if not (_ROOT / target).is_file():
             return match[0]
-        on_site = _ELSEWHERE.get(target, target.removeprefix("docs/").replace(".ipynb", ".md"))
+        on_site = _PAGES.get(target, target.removeprefix("docs/").replace(".ipynb", ".md"))
         return f"]({posixpath.relpath(on_site, posixpath.dirname(name) or '.')}"
 
     return re.sub(r"\]\(([^)#\s]+)", link, markdown)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for source, name in _ELSEWHERE.items():
+    for source, name in _PAGES.items():
         files.append(File.generated(config, name, abs_src_path=os.fspath(_ROOT / source)))
     for notebook in (_ROOT / "docs").glob("*.ipynb"):
         page, resources = MarkdownExporter().from_filename(notebook)
@@ -66,9 +66,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
-    if name == _HELP:
+    if name == _COMMANDS_PAGE:
         scripts = {"siamese_then_flow.sh": run, "paper_effect.sh": effect}
         texts = (f"## {name}\n\n```text\n{module.__doc__}```\n" for name, module in scripts.items())
         markdown += "\n" + "\n".join([*_help(main), *texts])
-    source = next((source for source, on_site in _ELSEWHERE.items() if on_site == name), f"docs/{name}")
+    source = next((source for source, on_site in _PAGES.items() if on_site == name), f"docs/{name}")
     return _linked(markdown, source, name)
