@@ -19,7 +19,7 @@ from bert_flow_tf.scale.shards import Parts
 @click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
 @opt.model_options("bert_hub")
 @opt.sentence_options(required=False)
-@click.option("--embeddings", metavar="DIR", help="Folder that encode-folder wrote, instead of --input.")
+@click.option("--embeddings", metavar="DIR", help="Folder that encode-folder wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @click.option("--method", default="flow", metavar="NAME", help="flow, whitening, sn, natsv-K or sn+natsv-K.")
 @click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")

@@ -69,8 +69,8 @@ def score_transfer(
     """Return the fields of a classification task's `results.records.TaskScores`.
 
     The regularisation is chosen on `dev`, or by cross-validation on `train` if there is no `dev`. A task that has only
-    the part `all` is scored by nested cross-validation. The solver is scikit-learn's with 100
-    iterations, as in SentEval. `pairs` counts the scored examples.
+    the part `all` is scored by nested cross-validation. The solver is scikit-learn's with 100 iterations, as in
+    SentEval. `pairs` counts the scored examples.
 
     Raises:
       UserError: a class has fewer examples than folds.
@@ -91,7 +91,7 @@ def score_transfer(
             if "dev" in x:
                 dev, best = _best(_GRID, lambda c: _model(c).fit(x["train"], y["train"]).score(x["dev"], y["dev"]))
             else:
-                dev, best = _cross_validated(x["train"], y["train"], _GRID_WITHOUT_DEV, split)
+                dev, best = _best_in_folds(x["train"], y["train"], _GRID_WITHOUT_DEV, split)
             predicted = _model(best).fit(x["train"], y["train"]).predict(x["test"])
             accuracy = 100 * float(np.mean(predicted == y["test"]))
     about = {"title": task.title, "metric": "accuracy", "split": scored, "source": task.source}
@@ -117,9 +117,7 @@ def _best(grid: Sequence[float], accuracy: Callable[[float], float]) -> tuple[fl
     return max(scores), grid[int(np.argmax(scores))]
 
 
-def _cross_validated(
-    x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: StratifiedKFold
-) -> tuple[float, float]:
+def _best_in_folds(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: StratifiedKFold) -> tuple[float, float]:
     """Return the best mean accuracy x100 over folds, and its C."""
     return _best(grid, lambda c: cross_val_score(_model(c), x, y, cv=folds).mean())
 
@@ -128,7 +126,7 @@ def _nested(x: np.ndarray, y: np.ndarray, folds: StratifiedKFold) -> tuple[float
     """Return the mean inner and outer accuracy x100 over the folds."""
     found = []
     for a, b in folds.split(x, y):
-        best, c = _cross_validated(x[a], y[a], _GRID, folds)
+        best, c = _best_in_folds(x[a], y[a], _GRID, folds)
         found.append((best, round(100 * _model(c).fit(x[a], y[a]).score(x[b], y[b]), 2)))
     dev, test = np.mean(found, axis=0)
     return round(float(dev), 2), round(float(test), 2)

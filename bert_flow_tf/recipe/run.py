@@ -52,7 +52,7 @@ from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training.run import train_and_score
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one is exported, because it is the paper's best on STS-B.
-# The original's README scores an encoder without training by these flags.
+# The original's README uses these flags to score an encoder without training.
 _NO_TRAINING = {"num_examples": 0, "num_train_epochs": 1e-10}
 _PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
 _TF1_FILES = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}

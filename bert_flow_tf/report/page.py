@@ -23,7 +23,7 @@ PAGE_FILE = "report.html"
 REPORT_FOLDER = FolderKind("a report", PAGE_FILE, (PAGE_FILE,))
 # A heading, the plot's file ("" to draw one) and a note introduce each kind of result.
 _ANALYSES = {
-    Calibrations: ("Calibrations", "", "Table 5 has BERT-base, mean of the last layer. k is chosen on dev."),
+    Calibrations: ("Calibrations", "", "Table 5: BERT-base, mean of the last layer. k is chosen on dev."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
     Words: ("Word frequency", "words", "Word embeddings by frequency rank; Table 1 counts words in other text."),
     IsotropyResults: ("Isotropy", "spectrum", "Standard normal: the same number of random draws."),

@@ -46,7 +46,7 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
 def _sources(path: pathlib.Path) -> list[Source]:
     sources: list[Source] = []
     files = [path] if path.is_file() else [path / name for name in _RESULT_FILES if (path / name).is_file()]
-    # With only this file, it may be a folder of evaluations; then the caller reads its files.
+    # A folder with only this file may hold other evaluations, so the caller reads each of its files.
     for file in files if files != [path / EVALUATION_FILE] else ():
         result = read_result(file)
         if result is not None and not isinstance(result, Predictions):

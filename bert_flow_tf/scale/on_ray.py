@@ -189,9 +189,7 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error
         try:
             if (cpus := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
-                raise ArgumentError(
-                    f"workers: found {workers} of {threads} threads, expected at most the {cpus} CPUs of Ray"
-                )
+                raise ArgumentError(f"workers: found {workers} of {threads} threads, but Ray has {cpus} CPUs")
             yield
         except ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, UserError) else error from None

@@ -204,7 +204,7 @@ class ShardsError(UserError):
 
 
 class Job:
-    """A folder's work: embed files; `new_parts` counts the written parts.
+    """A job that embeds files; `new_parts` counts the parts that it wrote.
 
     Args:
       overwrite: True to replace parts of another model, input or settings.

@@ -155,7 +155,13 @@ def _check(path: pathlib.Path, found: np.ndarray, expected: np.ndarray, toleranc
     # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail both comparisons.
     is_close = (np.abs(found - expected) <= tolerance * np.maximum(1.0, np.abs(expected).max(axis=0))).all()
     if not (cosine >= BFLOAT16_MIN_COSINE if dtype == "bfloat16" else is_close):
-        limit = f"a cosine of {BFLOAT16_MIN_COSINE} or more" if dtype == "bfloat16" else f"{tolerance:.0e} or less"
-        measured = f"{difference:.1e} of values up to {largest:.1e} (cosine {cosine:.4f})"
-        raise UserError(f"{path}: the written files differ from the model by {measured}, expected {limit}")
+        limit = (
+            f"a cosine of {BFLOAT16_MIN_COSINE} or more"
+            if dtype == "bfloat16"
+            else f"{tolerance:.0e} of a channel's size"
+        )
+        measured = f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f})"
+        raise UserError(
+            f"{path}: the written files differ from the model by {measured}, expected {limit}; nothing was written"
+        )
     return Exported(path, difference, largest, cosine)

@@ -74,7 +74,7 @@ def test_scores_over_seeds_are_compared_as_distributions(ours, theirs, mark, lim
     tuned = [row([one], theirs, encoder=records.encoder(fine_tuning=Training(task="allnli"))) for one in ours]
     for name, rows in {"scores with flow, avg": [flow], "scores after NLI, avg": tuned}.items():
         claim = claim_of(name, [*rows, plain])
-        assert (claim.mark, claim.limit) == (mark, limit) and f"over {len(ours)} seeds for" in claim.evidence
+        assert (claim.mark, claim.limit) == (mark, limit) and f"over {len(ours)} seeds, expected" in claim.evidence
         assert claim_of("scores without flow", [*rows, plain]).mark == "✓"
 
 
