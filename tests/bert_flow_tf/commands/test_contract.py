@@ -95,7 +95,7 @@ MISTAKES = {
     f"{RUN_SIAMESE} --data_dir=nowhere": "nowhere: no such folder",
     f"{RUN_SIAMESE} --sentence_embedding_type=avgg": "did you mean avg?",
     f"{RUN_SIAMESE} --flow=1 --flow_model_config=config_l9": "did you mean config_l3_d3_w32?",
-    f"{RUN_SIAMESE} --init_checkpoint=nowhere": "there is no nowhere.index",
+    f"{RUN_SIAMESE} --init_checkpoint=nowhere": "found no nowhere.index",
     f"{RUN_SIAMESE} stray": "stray",
     "run_siamese --do_train=true": "--task_name",
 }
