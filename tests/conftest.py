@@ -26,7 +26,6 @@ _FIRST = (
     "test_train.py",
     "test_run_siamese.py",
     "test_readme.py",
-    "test_notebook.py",
     "test_api.py",
     "test_recipe.py",
     "test_docs.py",

@@ -1,6 +1,7 @@
-"""Every snippet of docs/ runs, on a small BERT."""
+"""Every snippet and the notebook of docs/ run, on a small BERT."""
 
 import inspect
+import json
 import pathlib
 import re
 import shlex
@@ -8,7 +9,7 @@ import shlex
 import numpy as np
 import pytest
 
-from bert_flow_tf import BertFlow
+from bert_flow_tf import BertFlow, sample_data
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
 from bert_flow_tf.runs.settings import PretrainingSettings, Settings
@@ -127,6 +128,22 @@ def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):
     run_commands("adapt", steps=101)
     assert (workplace / "my_export" / "1" / "saved_model.pb").is_file()
     assert (workplace / "encoders" / "mine" / "source.json").is_file()
+
+
+def test_the_notebook_runs_and_holds_the_outputs_of_one_run(workplace, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    sentences = (workplace / "sentences.txt").read_text().splitlines()
+    monkeypatch.setattr(sample_data, "sample_sentences", lambda: sentences * 2)
+    cells = json.loads((_ROOT / "docs" / "first_steps.ipynb").read_text(encoding="utf-8"))["cells"]
+    code, names = [cell for cell in cells if cell["cell_type"] == "code"], {}
+    for cell in code:
+        exec("".join(cell["source"]), names)
+    assert names["change"].before.mean_cosine > names["change"].after.mean_cosine
+    assert (workplace / "first_steps_export" / "1" / "saved_model.pb").is_file()
+    assert [cell["execution_count"] for cell in code] == [*range(1, len(code) + 1)]
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert {output.get("name", "stdout") for output in outputs} == {"stdout"}
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
 
 
 def test_arguments_that_documents_name_exist():
