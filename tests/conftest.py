@@ -4,6 +4,7 @@ TensorFlow is imported by the fixtures that need it: the tests of the scripts do
 """
 
 import fcntl
+import gc
 import importlib.util
 import os
 import pathlib
@@ -33,6 +34,8 @@ _FIRST = (
 
 
 def pytest_collection_modifyitems(items):
+    # Else each garbage collection would visit all the objects of the imported libraries.
+    gc.freeze()
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
 
 

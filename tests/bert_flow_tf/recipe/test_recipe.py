@@ -38,6 +38,8 @@ def root(tmp_path_factory, documented_bert, documented_encoder_dir):
         small = {"flow_model_config": small_flow_file(root), "flow_ddi": True}
         patch.setattr(run, "FLOW_FLAGS", run.FLOW_FLAGS | small)
         patch.setattr(effect, "EMBEDDING_TYPES", ("avg",))
+        # Between the stages of small models it would only take time.
+        patch.setattr(run.gc, "collect", lambda: 0)
         patch.setenv("BERT_FLOW_CACHE", str(documented_bert / "cache"))
         yield root
 
