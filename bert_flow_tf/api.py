@@ -271,7 +271,8 @@ class BertFlow:
           precision: "int8", "uint8", "binary" or "ubinary" for smaller embeddings, see `encoder.stream.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
-          output_value, device: only the defaults are supported.
+          output_value: only the default is supported.
+          device: only the default is supported.
           normalize_embeddings: True scales embeddings to norm 1.
           truncate_dim: number of leading channels to keep; None keeps all.
 
@@ -450,14 +451,15 @@ class BertFlow:
 
         Args:
           sentences: a repeated sentence counts each time.
-          method: "flow" (default), "whitening", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`.
-          pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
-          flow_model_config: name of a shipped configuration, or a JSON file, default `config_l3_d3_w32`.
-          epochs: default 1, or more if one epoch has fewer than 300 steps.
-          batch_size, learning_rate: sentences per step, default 64, and constant rate, default 1e-3.
-          seed: seed of the order and the initial weights, default 1234.
-          dev_fraction: share of distinct sentences to hold out, default 0.05, see `training.fitting.hold_out`.
-          show_progress_bar: None, the default, shows it on a terminal only.
+          **settings: keyword arguments:
+            `method`: "flow" (default), "whitening", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`;
+            `pairs`: first sentences, second sentences and their gold scores, for `history_.judgement`;
+            `flow_model_config`: name of a shipped configuration, or a JSON file, default `config_l3_d3_w32`;
+            `epochs`: default 1, or more if one epoch has fewer than 300 steps;
+            `batch_size`: sentences per step, default 64; `learning_rate`: constant, default 1e-3;
+            `seed`: of order and initial weights, default 1234;
+            `dev_fraction`: share of distinct sentences to hold out, default 0.05, see `training.fitting.hold_out`;
+            `show_progress_bar`: None, the default, shows it on a terminal only.
 
         Raises:
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss is not finite.

@@ -170,7 +170,7 @@ def test_fit_by_another_method_is_that_calibration(method, tiny_encoder_dir, tmp
 def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, flow_file):
     model = plain(tiny_encoder_dir)
     expected = model.encode(SENTENCES)
-    with pytest.raises(UserError, match=r"not finite|expected finite ones"):
+    with pytest.raises(UserError, match="try a smaller learning rate"):
         model.fit(SENTENCES, batch_size=2, epochs=4, learning_rate=1e6, flow_model_config=flow_file)
     assert model.flow is None
     np.testing.assert_array_equal(model.encode(SENTENCES), expected)
