@@ -26,8 +26,6 @@ from bert_flow_tf.files.reading import read_text, reading
 
 SPLITS = ("train", "dev", "test")
 
-_Row = tuple[int, list[str]]  # the line's number, from 1, and its columns
-
 
 @dataclasses.dataclass(frozen=True)
 class FileLayout:
@@ -37,7 +35,7 @@ class FileLayout:
       name: the file's name in its task's folder.
       sentence_columns: the two sentences' columns, from 0.
       label_column: the label's column, from 0; -1 for the last; None if the file has no label.
-      header: names of these columns in the first line, or `_COMMON_NAMES`; None if the first line is data.
+      header: names in the first line, see `_find_columns`; None if the first line is data.
     """
 
     name: str
@@ -187,8 +185,7 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
     """
     task = get_task(task)
     layout = task.layout(split)
-    rows, labels = _read(task, layout, data_dir)
-    sentences_a, sentences_b = ([row[column] for _, row in rows] for column in layout.sentence_columns)
+    sentences_a, sentences_b, labels = _read(task, layout, data_dir)
     typed = np.asarray(labels, np.float32 if task.is_regression else np.int32)
     return Examples(sentences_a, sentences_b, typed, has_labels=layout.label_column is not None)
 
@@ -223,7 +220,7 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     layout = task.gold_test if split == "test" else task.layout(split)
     if not task.is_regression or layout is None or layout.label_column is None:
         raise UserError(f"{task.name} has no gold scores for its {split} split; use another split or task")
-    return np.asarray(_read(task, layout, os.path.join(glue_dir, task.directory))[1], np.float64)
+    return np.asarray(_read(task, layout, os.path.join(glue_dir, task.directory))[2], np.float64)
 
 
 def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keep_empty_end: bool = False) -> list[str]:
@@ -254,16 +251,29 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
     return folder
 
 
-def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[list[_Row], list[float]]:
-    """Return rows and labels; a missing label is 0, quotes are ordinary."""
+def _find_columns(layout: FileLayout, header: Sequence[str], source: str) -> FileLayout:
+    """Return the layout with the columns that have its names, else `_COMMON_NAMES`."""
+    names, columns = [name.strip().lower() for name in header], []
+    for column, name, common in zip(layout.columns, layout.header or (), _COMMON_NAMES, strict=False):
+        found = next((one for one in (name.lower(), *common) if one in names), None)
+        if found is None:
+            raise UserError(f"{source}: found no column {name!r}, expected it or one of {', '.join(common)}")
+        # Keep -1 for the last column, because rows may be longer than the header.
+        columns.append(column if names[column:][:1] == [found] else names.index(found))
+    a, b, *label = columns
+    return dataclasses.replace(layout, sentence_columns=(a, b), label_column=label[0] if label else None)
+
+
+def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[list[str], list[str], list[float]]:
+    """Return sentences and labels; a missing label is 0, quotes are ordinary."""
     path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
+    by_name = {name: float(number) for number, name in enumerate(task.label_names)}
     if layout.header is not None and rows:
-        _, names = rows.pop(0)
-        for column, name, common in zip(layout.columns, layout.header, _COMMON_NAMES, strict=False):
-            found = names[column].strip() if column < len(names) else ""
-            if found.lower() not in (name.lower(), *common):
-                raise UserError(f"{path}, line 1: found the column {found!r}, expected {name!r}")
+        given, layout = layout, _find_columns(layout, rows.pop(0)[1], f"{path}, line 1")
+        if layout.columns != given.columns:
+            # Hugging Face's number 0 is entailment, the second of our classes.
+            by_name |= {str((i - 1) % len(by_name)): float(i) for i in range(len(by_name))}
     complete = [row for row in rows if len(row[1]) >= layout.min_columns]
     if len(complete) < len(rows):
         number, row = next(row for row in rows if len(row[1]) < layout.min_columns)
@@ -273,10 +283,10 @@ def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[
         logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(rows) - len(complete))
     if not complete:
         raise UserError(f"{path}: found no examples, expected at least one row")
+    sentences_a, sentences_b = ([row[column] for _, row in complete] for column in layout.sentence_columns)
     label_column, labels = layout.label_column, list[float]()
     if label_column is None:
-        return complete, [0.0] * len(complete)
-    by_name = {name: float(number) for number, name in enumerate(task.label_names)}
+        return sentences_a, sentences_b, [0.0] * len(complete)
     for line, row in complete:
         text, cell = row[label_column], f"{path}, line {line}, column {label_column % len(row) + 1}"
         if by_name and text not in by_name:
@@ -284,4 +294,4 @@ def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[
         labels.append(by_name[text] if by_name else parse_number(text, cell))
         if not 0 <= labels[-1] <= task.label_max and not by_name:
             raise UserError(f"{cell}: found score {text}, expected 0 to {task.label_max:g}")
-    return complete, labels
+    return sentences_a, sentences_b, labels

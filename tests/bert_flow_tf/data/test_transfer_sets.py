@@ -39,7 +39,6 @@ def folder(tmp_path):
         ("mr", "all", [("good", 1), ("café bad", 0), ("a fine film", 1)]),
         ("sst2", "train", [("bad", 0), ("so good", 1)]),
         ("sst2", "dev", [("bad", 0), ("good", 1)]),
-        ("sst2", "test", [("bad", 0)]),
         ("trec", "train", [("Who ?", 3), ("How far is it ?", 5)]),
         ("trec", "test", [("What is it ?", 1)]),
         ("mrpc", "train", [("A cat", "A dog", 0), ("A cat sat .", "A cat .", 1)]),
