@@ -46,10 +46,7 @@ def test_predictions_are_cosines_or_embeddings_of_splits(make_scorer, tmp_path):
     name, pooled = write(tmp_path / "pooled", predict_pool=True)
     assert name == "test_pooled.tsv"
     for line, cosine in zip(pooled, lines, strict=True):
-        pair = json.loads(line)
-        assert list(pair) == ["embedding_a", "embedding_b"]
-        a, b = map(np.array, pair.values())
-        assert len(a) == len(b) == 32 and all(x == round(x, 6) for x in [*a, *b])
+        a, b = map(np.array, json.loads(line).values())
         assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) == pytest.approx(float(cosine), abs=1e-5)
     # A full prediction is test, then dev, then train.
     full, dev = write(tmp_path / "b", do_predict_on_full=True)[1], write(tmp_path / "c", do_predict_on_dev=True)[1]
@@ -62,31 +59,38 @@ def test_predictions_are_cosines_or_embeddings_of_splits(make_scorer, tmp_path):
     assert write(tmp_path / "a", low_dim=8, overwrite=True)[1] != lines
 
 
-def test_evaluation_has_a_sorted_line_for_each_metric(make_scorer, tmp_path):
-    settings, scorer = make_scorer(tmp_path)
+def test_files_have_the_originals_keys_order_and_digits(make_scorer, tmp_path, monkeypatch):
+    rows = [[*"-------", "w1", "w2", score] for score in ("5", "0", "2.5")]
+    small_runs.write_tsv(tmp_path / "dev.tsv", [small_runs.STSB_HEADER, *rows])
+    third, tiny = 1 / 3, 1e-5
+    values = {"cos_similarity": [third, 0, third / 2], "embedding_a": [[third, -2]] * 3, "embedding_b": [[tiny, 0]] * 3}
+    values |= {"example_loss": [third, tiny, 0.5], "flow_example_loss": [1.5, -1, 1e6]}
+    outputs = {name: np.array(rows, np.float32) for name, rows in values.items()}
+    monkeypatch.setattr(scoring.Scorer, "outputs", lambda *_: outputs)
+    for pooled in (False, True):
+        changes = {"data_dir": str(tmp_path), "do_predict_on_dev": True, "predict_pool": pooled, "eval_batch_size": 2}
+        settings, scorer = make_scorer(tmp_path, **changes)
+        scoring.write_predictions(settings, STSB, scorer)
     scoring.write_evaluation(settings, STSB, scorer, 12)
-    lines = (settings.output_dir / "eval_results.txt").read_text().splitlines()
-    found = {name: float(value) for name, value in (line.split(" = ") for line in lines)}
-    assert list(found) == ["eval_loss", "eval_pearsonr", "global_step", "loss"]
-    examples = scoring.read_split(STSB, settings.data_dir, "dev")
-    gold = np.array(examples.labels) / 5
-    cosines = scorer.outputs(examples, gold.astype(np.float32))["cos_similarity"]
-    losses = (cosines - gold) ** 2
-    assert found["global_step"] == 12
-    assert found["eval_pearsonr"] == pytest.approx(stats.pearsonr(cosines, gold).statistic, abs=1e-5)
-    assert found["eval_loss"] == pytest.approx(losses.mean(), abs=1e-5)
-    # Two batches: 8 pairs, then 2, which count as much.
-    assert found["loss"] == pytest.approx((losses[:8].mean() + losses[8:].mean()) / 2, abs=1e-5)
+    # The original writes str() of 32-bit numbers, and JSON of numbers rounded to six digits.
+    assert {path.name: path.read_text() for path in settings.output_dir.glob("*.t??")} == {
+        "dev_results.tsv": "0.33333334\n0.0\n0.16666667\n",
+        "dev_pooled.tsv": '{"embedding_a": [0.333333, -2.0], "embedding_b": [1e-05, 0.0]}\n' * 3,
+        "eval_results.txt": "eval_loss = 0.27778113\neval_loss_flow = 333333.5\neval_loss_total = 333333.78\n"
+        "eval_pearsonr = 1.0\nglobal_step = 12\nloss = 0.33333585\n",
+    }
 
 
-def test_evaluation_of_a_flow_adds_the_loss_of_both_sentences(make_scorer, tmp_path):
+def test_evaluation_has_scaled_labels_and_both_sentences_bits(make_scorer, tmp_path):
     settings, scorer = make_scorer(tmp_path, flow=1, flow_model_config=small_runs.small_flow_file(tmp_path))
-    found = scoring.evaluate(scorer, STSB, settings)
-    _, without_flow = make_scorer(tmp_path)
-    u = without_flow.outputs(scoring.read_split(STSB, settings.data_dir, "dev"), np.zeros(10, np.float32))
+    found, examples = scoring.evaluate(scorer, STSB, settings), scoring.read_split(STSB, settings.data_dir, "dev")
+    gold = examples.labels / 5
+    cosines = scorer.outputs(examples, gold)["cos_similarity"]
+    assert found["eval_pearsonr"] == pytest.approx(stats.pearsonr(cosines, gold).statistic, abs=1e-5)
+    assert found["eval_loss"] == pytest.approx(((cosines - gold) ** 2).mean(), abs=1e-5)
+    u = make_scorer(tmp_path)[1].outputs(examples, gold)
     bits = scorer.model.flow.bits_per_dim(u["embedding_a"]) + scorer.model.flow.bits_per_dim(u["embedding_b"])
     assert found["eval_loss_flow"] == pytest.approx(np.mean(bits), rel=1e-5)
-    assert found["eval_loss_total"] == pytest.approx(found["eval_loss"] + found["eval_loss_flow"], rel=1e-5)
 
 
 def test_evaluation_of_classes_is_their_accuracy(make_scorer, tmp_path):
@@ -99,8 +103,7 @@ def test_evaluation_of_classes_is_their_accuracy(make_scorer, tmp_path):
     scorer.model.output_weights.assign(weights)
     found = scoring.evaluate(scorer, task, settings)
     examples = scoring.read_split(task, data, "dev")
-    labels = np.array(examples.labels, np.int32)
-    outputs = scorer.outputs(examples, labels)
+    labels, outputs = examples.labels, scorer.outputs(examples, examples.labels)
     logits = np.abs(outputs["embedding_a"] - outputs["embedding_b"]) @ weights[:, 64:].T
     hits = np.mean(logits.argmax(axis=-1) == labels)
     assert hits != np.mean(logits.argmin(axis=-1) == labels)
