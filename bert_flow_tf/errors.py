@@ -137,6 +137,8 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
             print(end="", flush=True)
     except UserError as error:
         line = f"error: {command_line_message(error)}"
+    except UnicodeEncodeError as error:
+        line = f"error: {error.object[:200]!a}: cannot be encoded as {error.encoding}"
     except OSError as error:
         if error.errno is None:
             raise

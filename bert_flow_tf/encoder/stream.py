@@ -48,7 +48,7 @@ def tokenize(tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int
     # Tokenizing few sentences needs no bar. None shows it on a terminal only.
     hide_bar = None if len(sentences) > 50_000 else True
     starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=hide_bar)
-    chunks = (tf.constant(sentences[start : start + 4096], tf.string) for start in starts)
+    chunks = (tf.constant([one.encode() for one in sentences[start : start + 4096]], tf.string) for start in starts)
     return tf.concat([tokenizer.tokenize(chunk)[:, : max_seq_length - 2] for chunk in chunks], axis=0)
 
 

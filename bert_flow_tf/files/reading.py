@@ -43,9 +43,12 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 
 def check_local(path: str | os.PathLike, name: str) -> None:
-    """Raise `UserError` for an address; `name` begins its message."""
+    """Raise `UserError`, begun with `name`, for addresses and names not UTF-8."""
     if is_remote(path):
         raise UserError(f"{name}: found an address, expected a path in the file system, such as a mounted bucket")
+    if re.search("[\ud800-\udfff]", os.fspath(path)):
+        # TensorFlow and pyarrow could not write it, after all the work.
+        raise UserError(f"{name}: found a name that is not UTF-8, expected UTF-8")
 
 
 def file_digest(path: str | os.PathLike) -> str:
