@@ -69,6 +69,8 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Without this, TensorFlow would import Keras 3, which takes an eighth of the start-up time.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    # By default, a warning shows a line of this package's source.
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     warnings.simplefilter("ignore", FutureWarning)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
     # Skip garbage collection during the imports and at the end; it would take half a second.
