@@ -94,7 +94,7 @@ class Settings(LossSettings):
     do_lower_case: bool | None = _neutral(None, "Lower-case the text; by default, the vocabulary decides.")
 
     sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
-    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
+    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3, below=2**31)
     pad_to_max_seq_length: bool = flag(False, "Pad all batches to --max_seq_length, as the original does.")
     low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
     cache_embeddings: bool = flag(False, "Compute the flow's inputs once, without dropout; this is faster.")
