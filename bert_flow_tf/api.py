@@ -452,7 +452,7 @@ class BertFlow:
         Args:
           sentences: a repeated sentence counts each time.
           **settings: keyword arguments:
-            `method`: "flow" (default), "whitening", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`;
+            `method`: "flow" (default), "whitening[-D]", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`;
             `pairs`: first sentences, second sentences and their gold scores, for `history_.judgement`;
             `flow_model_config`: name of a shipped configuration, or a JSON file, default `config_l3_d3_w32`;
             `epochs`: default 1, or more if one epoch has fewer than 300 steps;

@@ -21,7 +21,7 @@ from bert_flow_tf.scale.shards import Parts
 @opt.sentence_options(required=False)
 @click.option("--embeddings", metavar="DIR", help="Folder that encode-folder wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@click.option("--method", default="flow", metavar="NAME", help="flow, whitening, sn, natsv-K or sn+natsv-K.")
+@click.option("--method", default="flow", metavar="NAME", help="flow, whitening[-D], sn, natsv-K or sn+natsv-K.")
 @click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")
 @opt.FLOW_OPTION
 @click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, at least 300 steps]")

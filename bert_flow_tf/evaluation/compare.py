@@ -33,13 +33,13 @@ def check_name(name: str) -> None:
 
 def is_method(name: str) -> bool:
     """True for a calibration that `BertFlow.fit` can learn."""
-    return name in ("flow", "whitening", "sn") or re.fullmatch(r"(sn\+)?natsv-[1-9][0-9]*", name) is not None
+    return name in ("flow", "whitening", "sn") or _NUMBERED.fullmatch(name) is not None
 
 
 def check_method(method: str) -> None:
     """Raise `ArgumentError` for a method that `BertFlow.fit` cannot learn."""
     if not is_method(method):
-        raise ArgumentError(f"method: found {method!r}, expected flow, whitening, sn, natsv-K or sn+natsv-K")
+        raise ArgumentError(f"method: found {method!r}, expected flow, whitening[-D], sn, natsv-K or sn+natsv-K")
 
 
 class Split(NamedTuple):

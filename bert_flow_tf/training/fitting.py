@@ -76,11 +76,14 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
     from bert_flow_tf.evaluation.calibration import calibration
 
     n, width = embeddings.shape
-    if method == "whitening" and n <= width:
-        raise UserError(f"fit: found {n} sentences for whitening, expected more than the {width} channels")
-    fitted = calibration(method).fit(embeddings)
+    if method.startswith("whitening") and n <= width:
+        raise UserError(f"fit: found {n} sentences for {method}, expected more than the {width} channels")
+    with _user_errors():
+        fitted = calibration(method).fit(embeddings)
     mean = getattr(fitted[0] if hasattr(fitted, "steps") else fitted, "mean_", np.zeros(width))
-    return AffineMap(width, mean, fitted.transform(np.eye(width) + mean))
+    kept = fitted.transform(np.eye(width) + mean)
+    # whitening-D keeps D channels; zeros keep the width of the embeddings, and `truncate_dim=D` cuts them.
+    return AffineMap(width, mean, np.pad(kept, ((0, 0), (0, width - kept.shape[1]))))
 
 
 def default_epochs(batch_size: int, rows: int) -> float:
