@@ -49,9 +49,9 @@ def sets_of_pairs(glue_dir: str, senteval_dir: str) -> dict[str, Pairs]:
     return {"STS-B": list(itertools.chain.from_iterable(genres.values())), **genres, **others}
 
 
-def divided(name: str, pairs: Pairs) -> tuple[list[str], list[str], Pairs]:
+def divided(name: str, pairs: Pairs, seed: int) -> tuple[list[str], list[str], Pairs]:
     """Return training sentences, other held-out sentences, and their pairs."""
-    pairs, draw = [(a.strip(), b.strip(), score) for a, b, score in pairs], random.Random(name)
+    pairs, draw = [(a.strip(), b.strip(), score) for a, b, score in pairs], random.Random(f"{name}{seed or ''}")
     draw.shuffle(pairs)
     judged = pairs[: min(1500, 55 * len(pairs) // 100)]
     held_out = sorted({sentence for pair in judged for sentence in pair[:2]})
@@ -61,12 +61,14 @@ def divided(name: str, pairs: Pairs) -> tuple[list[str], list[str], Pairs]:
     return learned[:2000], held_out[:1000], judged
 
 
-def case(model: BertFlow, learned: list[str], held_out: list[str], pairs: Pairs, method: str) -> dict[str, float]:
+def case(
+    model: BertFlow, learned: list[str], held_out: list[str], pairs: Pairs, method: str, seed: int
+) -> dict[str, float]:
     """Return the measures of a calibration, before and after it."""
-    model.fit(learned, method=method, dev_fraction=0, show_progress_bar=False)
+    model.fit(learned, method=method, dev_fraction=0, seed=1234 + seed, show_progress_bar=False)
     u, v = (model.encode_pooled(list(side)) for side in list(zip(*pairs, strict=True))[:2])
     gold = [score for _, _, score in pairs]
-    found = witness(model.encode_pooled, model.after_flow, held_out)
+    found = witness(model.encode_pooled, model.after_flow, held_out, seed)
     sides = {"before": (u, v), "after": (model.after_flow(u), model.after_flow(v))}
     scores = {f"spearman_{side}": spearman(cosines(*both, side), gold) for side, both in sides.items()}
     return {**{f"witness_{key}": getattr(found, key) for key in ("sentences", "before", "after", "error")}, **scores}
@@ -117,23 +119,25 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--glue_dir", required=True, help="folder that holds STS-B and SICK-R")
     parser.add_argument("--senteval_dir", required=True, help="SentEval's folder data")
+    parser.add_argument("--seed", type=int, default=0, help="of the sentences drawn, the flow and the witness")
     parser.add_argument("--cases", default="witness.jsonl")
     parser.add_argument("--out", default="witness.png")
     args = parser.parse_args()
     path = pathlib.Path(args.cases)
     cases = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    keys = ("encoder", "pooling", "set", "rows", "method")
+    keys = ("encoder", "pooling", "set", "rows", "method", "seed")
     done = {tuple(one[key] for key in keys) for one in cases}
     for encoder, pooling in itertools.product(args.encoders, args.poolings):
         model = BertFlow.from_hub(encoder, pooling=pooling, max_seq_length=64)
         for name, pairs in sets_of_pairs(args.glue_dir, args.senteval_dir).items():
-            learned, *others = divided(name, pairs)
+            learned, *others = divided(name, pairs, args.seed)
             sizes = (500, 2000) if len(learned) == 2000 else (len(learned),)
             for rows, method in itertools.product(sizes, args.methods):
-                named = dict(zip(keys, (pathlib.Path(encoder).name, pooling, name, rows, method), strict=True))
+                values = (pathlib.Path(encoder).name, pooling, name, rows, method, args.seed)
+                named = dict(zip(keys, values, strict=True))
                 # Whitening needs more sentences than channels.
-                if tuple(named.values()) not in done and rows > model.embedding_size:
-                    cases.append(named | case(model, learned[:rows], *others, method))
+                if values not in done and rows > model.embedding_size:
+                    cases.append(named | case(model, learned[:rows], *others, method, args.seed))
                     with path.open("a") as file:
                         file.write(f"{json.dumps(cases[-1])}\n")
     print_claims(cases)
