@@ -117,13 +117,13 @@ def said(text):
 
 def test_the_guide_names_all_that_the_library_has(golden_dir):
     signatures = json.loads((golden_dir / "transformers" / "signatures.json").read_text())
-    tables = re.split("^(?:Methods and properties:|Arguments of `push_to_hub`)", GUIDE.read_text(), flags=re.MULTILINE)
+    tables = re.split("^(?:Methods and properties |Arguments of `push_to_hub`)", GUIDE.read_text(), flags=re.MULTILINE)
     said_of_arguments, said_of_methods, said_of_upload = map(said, tables)
     methods = set(signatures) - {"properties"} | set(signatures["properties"])
     arguments = {name for method in ENCODES for name in signatures[method]} - {"self"}
     assert set(said_of_arguments) == arguments
-    assert set(said_of_methods) == methods
-    here = {name for name in methods if said_of_methods[name] == "yes"}
+    assert methods & set(dir(BertFlow)) < set(said_of_methods) <= methods
+    here = {name for name, is_here in said_of_methods.items() if is_here == "yes"}
     # Attributes, and what a class has.
     assert {"tokenizer", "dtype"} < here <= set(dir(BertFlow)) | {"tokenizer", "dtype"}
     ours = [name for name in inspect.signature(BertFlow.encode).parameters if name != "self"]
