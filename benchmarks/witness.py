@@ -130,14 +130,14 @@ def main() -> None:
     for encoder, pooling in itertools.product(args.encoders, args.poolings):
         model = BertFlow.from_hub(encoder, pooling=pooling, max_seq_length=64)
         for name, pairs in sets_of_pairs(args.glue_dir, args.senteval_dir).items():
-            learned, *others = divided(name, pairs, args.seed)
+            learned, held_out, judged = divided(name, pairs, args.seed)
             sizes = (500, 2000) if len(learned) == 2000 else (len(learned),)
             for rows, method in itertools.product(sizes, args.methods):
                 values = (pathlib.Path(encoder).name, pooling, name, rows, method, args.seed)
                 named = dict(zip(keys, values, strict=True))
                 # Whitening needs more sentences than channels.
                 if values not in done and rows > model.embedding_size:
-                    cases.append(named | case(model, learned[:rows], *others, method, args.seed))
+                    cases.append(named | case(model, learned[:rows], held_out, judged, method, args.seed))
                     with path.open("a") as file:
                         file.write(f"{json.dumps(cases[-1])}\n")
     print_claims(cases)
