@@ -43,8 +43,9 @@ class Witness:
 
     def __str__(self) -> str:
         found = f"sentences recognised by their words, {100 * self.before:.2f} before, {100 * self.after:.2f} after"
+        error = f"x100, standard error {100 * self.error:.2f}"
         advice = "; use the encoder as it is" if self.claim == "harms" else ""
-        return f"{self.claim}: {self.sentences:,} held-out {found} (x100, standard error {100 * self.error:.2f}){advice}"
+        return f"{self.claim}: {self.sentences:,} held-out {found} ({error}){advice}"
 
 
 def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int = 0) -> Witness:
