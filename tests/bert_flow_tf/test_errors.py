@@ -69,9 +69,9 @@ def test_a_command_says_that_tensorflow_loads_and_what_is_done(tmp_path):
     for name, words in (("stream", "encoding 5 sentences"), ("layer", "a remark")):
         (tmp_path / f"{name}.py").write_text(f"from absl import logging; logging.info('{words}')")
     code = "from bert_flow_tf.errors import log_progress, quiet_libraries; quiet_libraries(); log_progress(); "
-    code += "import tensorflow, stream, layer"
+    code += "import tensorflow, stream, layer, warnings; warnings.warn('few steps')"
     path = f"{tmp_path}{os.pathsep}{pathlib.Path(__file__).parents[2]}"
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True
     )
-    assert done.stderr == "loading TensorFlow\nencoding 5 sentences\n"
+    assert done.stderr == "loading TensorFlow\nencoding 5 sentences\nwarning: few steps\n"

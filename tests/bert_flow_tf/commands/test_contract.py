@@ -94,6 +94,7 @@ MISTAKES = {
     "pretrain --bert_hub demo --text empty.txt --steps 200 --out o": "--text=empty.txt: found no text",
     f"{RUN_SIAMESE} --task_name=STS-BB": "--task_name: unknown task 'STS-BB'",
     f"{RUN_SIAMESE} --data_dir=nowhere": "nowhere: no such folder",
+    f"{RUN_SIAMESE} --max_seq_length={2**31}": f"--max_seq_length: found {2**31}, ",
     f"{RUN_SIAMESE} --sentence_embedding_type=avgg": "did you mean avg?",
     f"{RUN_SIAMESE} --init_checkpoint=nowhere": "found no nowhere.index",
     f"{RUN_SIAMESE} stray": "stray",
