@@ -261,7 +261,7 @@ class Job:
                 self.new_parts += 1
                 progress.update(rows)
             if problems:
-                raise ShardsError(problems)
+                raise ShardsError(problems) if manifest.parts or len(problems) > 1 else problems[0]
             for path in self.out.glob(_PARTS):
                 if path.name not in manifest.parts:
                     self._check_same("input", "other files", path.name)

@@ -1,6 +1,7 @@
 """`fit`, `encode`, `search` and `similarity`: their output and their mistakes."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -80,6 +81,7 @@ def test_similarity_prints_a_cosine_a_line(saved, expected, tmp_path):
     cosines = normalized[:3] @ normalized[5]
     said = succeeds("similarity", "--model", saved, SENTENCES[0], SENTENCES[5])
     assert float(said) == pytest.approx(cosines[0], abs=1e-5)
+    assert r"'w1 \udcff'" in refused("similarity", "--model", saved, "w1 \udcff", "w2")
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{sentence}\t{SENTENCES[5]}\n" for sentence in SENTENCES[:3]))
     said = succeeds("similarity", "--model", saved, "--pairs", pairs, "--columns", "1,2")
@@ -101,7 +103,7 @@ def test_search_prints_the_nearest_and_keeps_embeddings(saved, sentences_file, e
     assert written == {path: path.stat().st_mtime_ns for path in written}
     (tmp_path / "other.data").write_text('id,text\n1,"one, two"\n')
     other = (*command, tmp_path / "other.data", "--input_format", "csv", "--column", "text", "w1")
-    assert f"{folder}: input: " in refused(*other)
+    assert re.fullmatch(f"{folder}: input: .+, or --overwrite", refused(*other))
     assert succeeds(*other, "--overwrite").endswith("\tone, two\n")
     assert "--queries" in refused(*command, sentences_file)
 
