@@ -36,7 +36,7 @@ class Row(NamedTuple):
     needs_peers: bool = False
 
 
-# The ratio of another checkout's seconds to this checkout's must be at least this.
+# This checkout must reach at least this share of another checkout's speed.
 BESIDE = {"beside": 0.97}
 ROWS = {
     "encode": Row("encode all sentences of STS-B", {"sentence-transformers": 1.0}, True),

@@ -75,11 +75,11 @@ class Glow(tf.Module):
             latent_order = self.walk(tf.range(self.event_size), visit).numpy()
         chain: list[tfp.bijectors.Bijector] = []
         for size, steps in itertools.groupby(visited, key=lambda one: one[0]):
-            level, done = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
+            level, rest = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
             # The finished latents follow the level's channels and do not change.
-            parts = tfb.Blockwise([level, tfb.Identity()], [size, done], maybe_changes_size=False) if done else level
+            parts = tfb.Blockwise([level, tfb.Identity()], [size, rest], maybe_changes_size=False) if rest else level
             chain.append(parts)
-        if done:
+        if rest:
             chain.append(tfb.Permute(latent_order, name="latent_order"))
         self.bijector = tfb.Chain(chain[::-1], name="glow")
         standard_normal = tfd.Normal(loc=tf.zeros([], self.dtype), scale=tf.ones([], self.dtype))
@@ -124,7 +124,7 @@ class Glow(tf.Module):
     def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """Return the latents; `advance(bijector, x)` applies each bijector to `x`.
 
-        The chain, the likelihood, the initialisation and `glow.folded` (with channel indices as `x`) share this walk.
+        The likelihood and the initialisation walk with values as `x`, the chain and `glow.folded` with channel indices.
         """
         latents = []
         for i, bijectors in enumerate(self.levels):
@@ -150,7 +150,7 @@ class Glow(tf.Module):
     def bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tf.Tensor:
         """Return the flow loss of each row: `-log p(u) / (D ln 2)`.
 
-        In training, `step` and the flow's seed determine the masks of `coupling_dropout`; None turns it off.
+        In training, `step` and the flow's seed determine the masks of `coupling_dropout`; None turns dropout off.
         """
         return self.forward_and_bits_per_dim(u, step)[1]
 
@@ -160,7 +160,7 @@ class Glow(tf.Module):
         return z, log_prob / (-self.event_size * math.log(2.0))
 
     def _forward_and_log_prob(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        # `distribution.log_prob` would double a step's operations, because it computes shapes of log-determinants.
+        # `distribution.log_prob` would double the operations, because it computes shapes of log-determinants.
         log_det, rate = tf.zeros([], self.dtype), self.config.coupling_dropout
         seed = tf.stack([self._seed, step]) if rate and step is not None else None
 
@@ -202,8 +202,8 @@ class Glow(tf.Module):
         self.walk(tf.reshape(self._event(u), [-1, self.event_size]), advance)
 
     def _event(self, x: tf.Tensor) -> tf.Tensor:
-        """Convert `x` to a new tensor of this dtype; check its width."""
-        # TFP caches results by tensor object, so an old tensor would get results from before a training step.
+        """Convert `x` to a new tensor of `self.dtype`; check its width."""
+        # TFP caches results by tensor object, so the same object would get results from before a training step.
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))
         if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
             raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")

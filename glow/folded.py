@@ -117,7 +117,7 @@ def has_dense_layers(flow: Glow) -> bool:
 def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
     """Return mean, W, shift and `((K1, b1), [(K2, b2), ...], K3)` per coupling."""
     size = flow.event_size
-    # A step's input is x @ matrix + shift, where x [n, D] is u plus all couplings' outputs mapped back to u's space.
+    # A step's input is x @ matrix + shift. Here x [n, D] is u plus all earlier couplings' outputs, mapped to u's space.
     matrix, inverse, shift = np.eye(size), np.eye(size), np.zeros(size)
     steps = []
 

@@ -1,4 +1,4 @@
-"""`bert-flow convert`: encoders and checkpoints from one form to another."""
+"""`bert-flow convert`: convert encoders and checkpoints between formats."""
 
 import pathlib
 from typing import Any

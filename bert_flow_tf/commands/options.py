@@ -139,7 +139,7 @@ def check_one_of(options: Mapping[str, Any]) -> None:
 
 
 def check_model(model: str) -> None:
-    """Raise `UserError` unless `--model` exists; download Hub models."""
+    """Download a Hub model; raise `UserError` if `--model` does not exist."""
     try:
         path = model_folder(model)
         if not path.is_dir():
@@ -180,7 +180,7 @@ def name_list(known: Collection[str] = ()) -> Function:
 
 
 def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
-    """Return the seeds 1 to N, or those of a list, `7,8,9`."""
+    """Parse seeds: `3` means 1 to 3, and `7,8,9` a list."""
     try:
         seeds = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:

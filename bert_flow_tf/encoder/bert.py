@@ -161,7 +161,7 @@ class _Layout:
         return self._linear(self._to_batch, self._to_rows, rows)
 
     def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
-        # Each function is the other's gradient. TensorFlow's gradients would sum duplicate rows, but there are none.
+        # Each function is the other's gradient. TensorFlow's own would also sum duplicate rows, which never occur.
         return tf.custom_gradient(lambda x: (function(x), inverse))(x) if self.tokens_only else function(x)
 
     def _to_rows(self, states: tf.Tensor) -> tf.Tensor:

@@ -28,7 +28,7 @@ _shared: "dict[tuple, dict[str, SentenceEncoder]] | None" = None
 class SentenceEncoder(tf_keras.layers.Layer):
     """Map an encoder's inputs, int32 [batch, seq], to sentence embeddings.
 
-    It runs a `Bert` over the SavedModel's variables if that has the same outputs, else the SavedModel itself.
+    It runs a `Bert` with the SavedModel's variables if the outputs are equal, else the SavedModel itself.
 
     Args:
       sentence_embedding_type: name of the pooling, see `pooling.pooling`.
@@ -56,7 +56,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         signature = self._hub_layer.resolved_object.__call__.function_spec.fullargspec
         self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
         self.dropout_seed = 0
-        # A SavedModel cannot run in a strategy's scope; a new thread is outside.
+        # A SavedModel cannot run in a strategy's scope; a new thread is outside of it.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             outputs = thread.submit(self._find_bert, trainable).result()
         self.num_layers = len(outputs["encoder_outputs"])
@@ -108,7 +108,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
             found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
             raise ArgumentError(f"pooling: {found}; use another pooling, such as paper-cls")
         self.embedding_size = self.pooling.vectors * self.hidden_size
-        # Copies of the encoder share this function and its traces.
+        # All users of a shared encoder call this function, so that it is traced only once.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
     def call(self, inputs: Inputs, training: bool = False) -> tf.Tensor:

@@ -65,9 +65,9 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     missing_parents, file = [folder for folder in path.parents if not os.path.exists(folder)], _beside(path, "lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Create the file first, because filelock waits forever if it cannot.
+        # Create the file first, because filelock waits forever if it cannot create it.
         os.close(os.open(file, os.O_CREAT | os.O_NOFOLLOW, 0o666))
-        # All threads get the same object, which holds a lock for each thread.
+        # All threads get the same object; each of them must acquire its own lock.
         lock = FileLock(file, is_singleton=True)
         lock.acquire(timeout=0)
     except Timeout as error:
@@ -124,7 +124,7 @@ def new_folder(path: str | os.PathLike) -> contextlib.AbstractContextManager[pat
 
 @contextlib.contextmanager
 def new_output(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> Iterator[pathlib.Path]:
-    """Yield a `new_folder`, if `output_folder` lets it replace an old one."""
+    """Yield a `new_folder` for a path that `output_folder` accepts."""
     with locked(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
         yield folder
 

@@ -63,7 +63,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
-    """Return the latest prefix in a folder's file `checkpoint`, if any."""
+    """Return the prefix that a folder's file `checkpoint` names, or None."""
     path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
     if not path.exists():
         return None

@@ -114,7 +114,7 @@ class Recipe(NamedTuple):
     cached_dir: pathlib.Path
     seed: int
     with_nli: bool
-    folder: pathlib.Path  # the training data, with the task's name
+    folder: pathlib.Path  # the training data, named after the task
     task: SimilarityTask | None  # the task to score
 
     def nli(self) -> list[Stage]:

@@ -154,7 +154,7 @@ class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
     rows: list[CalibrationRow]
 
 
-# Spearman's correlations times 100, by the name of the similarity, are None if undefined.
+# For each similarity, these are Spearman's correlations times 100; None means undefined.
 Correlations = dict[str, dict[Literal["edit distance", "gold"], float | None]]
 
 

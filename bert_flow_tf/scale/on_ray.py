@@ -19,8 +19,8 @@ from bert_flow_tf.scale.shards import Engine, PartSettings, Shard
 
 _RETRIES = 3  # retries of a shard whose worker died
 _NODE_CHECK_SECONDS = 10
-# Ray's workers would have a niceness of 15. After the timeout, a lost cluster ends the command. Up to these sizes, a
-# shard is part of the request, because the loss of a node that stores a shard would silently end this process.
+# By default, Ray's workers have a niceness of 15. The timeout ends the command if the cluster is lost. A shard up to
+# these sizes is sent in the request, because the loss of a node that stores it would silently end this process.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
@@ -101,7 +101,7 @@ def train_on_ray(
     """Call `run()` in workers that train together under Ray Train.
 
     If a worker dies or fails, Ray Train restarts all, at most `restarts` times, and the run resumes. A `UserError` of
-    `run` ends all, unless it is a `lost`, the error for a lost worker. The workers' output goes to stderr.
+    `run` ends the training, except the class `lost`, which reports a lost worker. The workers' output goes to stderr.
 
     Raises:
       UserError: `run` raised it; Ray or the cluster is missing; or there were too many restarts.
@@ -119,7 +119,7 @@ def train_on_ray(
             scaling_config=ScalingConfig(
                 num_workers=workers, use_gpu="GPU" in ray.cluster_resources(), resources_per_worker={"CPU": threads}
             ),
-            run_config=RunConfig(  # type: ignore[call-arg]  # ray.train's types are of its older version
+            run_config=RunConfig(  # type: ignore[call-arg]  # ray.train has an older version's types
                 # A temporary folder is enough, because the run has its own checkpoints.
                 storage_path=folder,
                 failure_config=FailureConfig(max_failures=restarts),

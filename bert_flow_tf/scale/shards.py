@@ -195,7 +195,7 @@ class Engine:
 
 
 class ShardsError(UserError):
-    """Shards that failed, after all others are done."""
+    """An error for failed shards, raised after all others are done."""
 
     def __init__(self, problems: Sequence[UserError]) -> None:
         self.problems = problems

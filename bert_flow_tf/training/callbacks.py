@@ -119,7 +119,7 @@ class Steps(tf_keras.callbacks.Callback):
 
 
 class Progress(tf_keras.callbacks.Callback):
-    """Write logs for TensorBoard; show a bar, or log ten lines."""
+    """Write TensorBoard logs; show a progress bar, or log progress ten times."""
 
     def __init__(
         self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, hide_bar: bool | None = None

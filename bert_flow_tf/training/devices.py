@@ -51,7 +51,7 @@ def configure_devices(
         raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {count} replicas")
     if count == 1 and not (wanted and gpus):
         # Do not mirror a single replica, because closing a mirrored iterator may take a minute: it waits for a thread
-        # that sleeps for up to the iterator's age.
+        # that may sleep for as long as the iterator has existed.
         return tf.distribute.get_strategy()
     return _strategy(kind, count)
 

@@ -49,7 +49,7 @@ class History:
 
 
 def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) -> tuple[list[str], list[str]]:
-    """Split sentences into those to learn on and distinct held-out ones.
+    """Split sentences into a training set and distinct held-out sentences.
 
     Hold out `fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at most
     1,000. Hold out nothing if `fraction` is 0, if they would be fewer than 10, or if less than a batch would remain.

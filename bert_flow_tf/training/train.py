@@ -31,7 +31,7 @@ from bert_flow_tf.training.devices import from_chief
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.optimizer import AdamWeightDecay
 
-# A `Batches` function maps the number of steps, the steps to skip and a worker's rows of a batch to batches.
+# A `Batches` function takes the number of steps, the steps to skip and this worker's rows of each batch.
 Batches = Callable[[int, int, slice], tf.data.Dataset]
 
 
@@ -73,21 +73,21 @@ def train(
         raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={given}, expected one of them")
     optimizers = {"optimizer": model.optimizer, "flow_optimizer": flow_optimizer}
     parts = checkpoint_parts(model, with_encoder=not is_frozen)
-    steps, last = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
+    steps, restored = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
     if cluster.is_chief:
         if not resumed:
             start_run(output_dir, config, settings.overwrite)
-        last = steps.restore()
+        restored = steps.restore()
     stages.end("load")
     is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
     if from_chief(strategy, cluster, int(is_finished)):
-        return model, model_at(config, last) if last else config.model, int(steps.step)
+        return model, model_at(config, restored) if restored else config.model, int(steps.step)
     batches = _batches(settings, model, tokenizer, pairs)
     if settings.cache_embeddings:
         stages.end("embed")
-    if cluster.is_chief and not last:
+    if cluster.is_chief and not restored:
         if settings.flow_ddi:
-            # Like the original's hook, use the pairs' first sentences, with dropout, of a batch that training skips.
+            # Like the original's hook, embed each pair's first sentence, with dropout, in a batch that training skips.
             inputs, _ = next(iter(batches(1, 0, slice(None))))
             model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
         save_checkpoint(steps.manager, 0)
@@ -95,12 +95,12 @@ def train(
     if not cluster.is_chief:
         steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{start_step}"))
     logging.info("***** Running training *****\n  %d examples, %d steps of %d", num_examples, total_steps, batch_size)
-    epoch, others = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
+    epoch_steps, others = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
     if cluster.is_chief:
         others.append(callbacks.Progress(steps.step, total_steps, output_dir, settings.log_every_step))
     if settings.early_stopping:
         path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
-        others.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
+        others.append(callbacks.EarlyStopping(steps.step, epoch_steps, path, score, writes=cluster.is_chief))
     # Check now, because a run may have been killed after its last checkpoint and before its last score.
     if not (settings.early_stopping and others[-1].should_stop()):
         skipped = int(settings.flow_ddi)
@@ -110,7 +110,7 @@ def train(
             endless = remaining.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
             remaining = strategy.distribute_datasets_from_function(lambda context: endless)
         learned = model.supervised_variables + model.flow_variables
-        every = epoch if settings.early_stopping else settings.save_checkpoints_steps
+        every = epoch_steps if settings.early_stopping else settings.save_checkpoints_steps
         steps.fit(model, remaining, total_steps, learned, save_every=every, others=others, writes=cluster.is_chief)
     stages.end("train")
     if not cluster.is_chief:

@@ -64,7 +64,7 @@ def test_closed_or_full_streams_lose_no_result(closed, tmp_path):
     assert (tmp_path / "out").read_text() == "whole"
 
 
-def test_a_command_says_that_tensorflow_loads_and_what_is_done(tmp_path):
+def test_a_command_reports_tensorflow_loading_and_progress(tmp_path):
     (tmp_path / "tensorflow.py").touch()
     for name, words in (("stream", "encoding 5 sentences"), ("layer", "a remark")):
         (tmp_path / f"{name}.py").write_text(f"from absl import logging; logging.info('{words}')")

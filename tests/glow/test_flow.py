@@ -166,7 +166,7 @@ def test_initialisation_follows_constant_channels():
             np.testing.assert_array_equal(variable, tf.zeros_like(variable), err_msg=path)
 
 
-def test_initialisation_reaches_the_variables_of_a_strategy():
+def test_initialisation_works_with_a_strategys_variables():
     with tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
         flow = new_flow()
     alone, u = new_flow(), embeddings(n=6)

@@ -33,7 +33,7 @@ def test_pieces_of_a_sentence(sentence, do_lower_case, pieces):
         (False, "a", "mine", False),
     ],
 )
-def test_case_is_that_of_flag_folder_and_vocabulary(given, capital, folder, expected):
+def test_lower_case_follows_flag_folder_and_vocabulary(given, capital, folder, expected):
     if isinstance(expected, bool):
         assert is_uncased(given, [*SPECIAL, capital], folder) is expected
     else:

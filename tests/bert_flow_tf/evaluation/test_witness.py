@@ -51,7 +51,7 @@ def test_a_change_within_its_error_is_no_claim():
         assert Witness(100, 0.5, 0.5 + change / 50, error / 100).claim.startswith("no clear change")
 
 
-def test_judge_says_what_labelled_pairs_say():
+def test_judge_measures_the_change_on_labelled_pairs():
     scores = np.arange(40.0)
     # The angle of a pair grows as its score falls, but for a third channel that hides it before the calibration.
     b = np.stack([np.cos(scores / 40), -np.sin(scores / 40), np.random.default_rng(0).normal(0, 9, 40)], 1)

@@ -81,7 +81,7 @@ def test_file_is_read_in_batches(tmp_path, monkeypatch):
         list(sentences)
 
 
-def test_tables_have_so_many_rows_and_keep_types(tmp_path):
+def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
     (tmp_path / "n.jsonl").write_text("".join(f'{{"n": {i}, "sentence": "w{i}"}}\n' for i in range(5)))
     tables = list(read_tables(tmp_path / "n.jsonl", file_format="jsonl", column=None, kept=["n"], rows=2))
     assert [sentences for sentences, _ in tables] == [["w0", "w1"], ["w2", "w3"], ["w4"]]

@@ -68,7 +68,7 @@ def flags(folder, **changes):
     return [f"--{name}={value}" for name, value in (values | changes).items()]
 
 
-def test_there_and_back_gives_the_same_bits(workplace, arrays, tmp_path):
+def test_conversion_to_tf1_and_back_keeps_all_bits(workplace, arrays, tmp_path):
     tf1 = tmp_path / "back"
     succeeds("convert", "--run", workplace / "run", "--to_tf1", "--out", tf1)
     assert tf.train.latest_checkpoint(str(tf1)) == str(tf1 / "model.ckpt-7")

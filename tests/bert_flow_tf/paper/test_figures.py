@@ -44,7 +44,7 @@ def test_score_meets_its_row_of_the_paper():
         assert (found.row, found.paper, found.original) == (row, figure, ())
 
 
-def test_seeds_meet_table_8_and_calibrations_table_5():
+def test_published_figures_include_tables_8_and_5():
     assert published_figures("STS-B", "test", LAST2, None, LARGE).seeds == {"mean": 78.07, "std": 1.5, "median": 78.68}
     assert published_figures("STS-B", "test", LAST2, flow(), LARGE).seeds["mean"] == 81.1
     assert published_figures("STS-B", "test", LAST2, flow(), TUNED).seeds is None
@@ -90,7 +90,7 @@ def test_score_that_differs_in_one_thing_has_no_figure():
 DEMO = {"encoder": encoder("demo"), "pooling": "cls"}
 
 
-def test_tf1_code_is_met_on_the_demo_encoder_alone():
+def test_tf1_scores_exist_only_for_the_demo_encoder():
     for mean, runs, change in (
         (73.0831, 1, {"flow": None}),
         # With the initialisation hooked in, this seed gave 78.3984; with dropout off, 78.6351.

@@ -60,7 +60,7 @@ def test_a_value_that_makes_no_sense_is_named(changes, message):
 
 
 @pytest.mark.differs("have no effect")
-def test_training_depends_on_what_changes_its_numbers():
+def test_training_flags_are_those_that_affect_weights():
     assert make_settings().training_flags().keys() == {
         *("task_name", "use_full_for_training", "dupe_factor", "label_min", "label_max"),
         *("sentence_embedding_type", "max_seq_length", "pad_to_max_seq_length", "low_dim", "cache_embeddings"),

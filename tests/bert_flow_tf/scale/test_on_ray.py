@@ -67,7 +67,7 @@ def _kill(process, pattern):
     os.kill(_descendants(process.pid, pattern)[0], signal.SIGKILL)
 
 
-def test_embeddings_survive_killed_workers_ray_and_command(start, tiny_encoder_dir, tmp_path):
+def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encoder_dir, tmp_path):
     (tmp_path / "texts").mkdir()
     for name in "ab":
         lines = [json.dumps({"sentence": f"w{i % 50} w{i % 7} {name}"}) for i in range(400)]

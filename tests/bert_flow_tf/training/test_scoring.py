@@ -113,7 +113,7 @@ def test_evaluation_of_classes_is_their_accuracy(make_scorer, tmp_path):
 
 
 @pytest.mark.differs("`--auc`")
-def test_auc_is_evaluated_where_it_is_asked_for(make_scorer, tmp_path):
+def test_auc_flag_adds_the_area_under_the_curve(make_scorer, tmp_path):
     task, header = get_task("mrpc-regression"), ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
     pairs = small_runs.random_pairs(8, small_runs.TINY_WORDS, 3)
     rows = [["1" if share > 0.5 else "0", "1", "2", a, b] for a, b, share in pairs]

@@ -33,7 +33,7 @@ runpy.run_module("bert_flow_tf.run_siamese", run_name="__main__")
 """
 
 
-def test_workers_train_what_one_process_trains(tmp_path, small_encoder_dir):
+def test_workers_train_the_same_model_as_one_process(tmp_path, small_encoder_dir):
     # Encoder and flow, which begins with the data's scale, with dropout and a batch that does not divide.
     changes = {"num_examples": 6, "train_batch_size": 9, "num_train_epochs": 1.5, "early_stopping": True}
     changes |= {"flow_ddi": True}

@@ -45,6 +45,6 @@ def test_settings_of_older_and_newer_versions_are_read(tmp_path):
         ({SETTINGS: {"max_seq_length": "long"}}, {}, [SETTINGS, "max_seq_length: found 'long'"]),
     ],
 )
-def test_settings_that_cannot_be_followed_are_named(tmp_path, files, changes, parts):
+def test_unsupported_settings_are_named(tmp_path, files, changes, parts):
     with user_error(*parts):
         sentence_transformer(write(tmp_path, files, **changes))
