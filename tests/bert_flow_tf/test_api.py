@@ -146,6 +146,7 @@ def test_fit_learns_long_enough_and_measures_held_out_sentences(tiny_encoder_dir
     before, after = model.history_.change.before, model.history_.change.after
     assert before.embeddings == after.embeddings == model.history_.witness.sentences == 48
     assert np.corrcoef(before.spectrum, after.spectrum)[0, 1] < 1
+    assert str(model.history_) == f"{model.history_.witness}\n{model.history_.change}"
     assert model.fit(sentences, **options | {"dev_fraction": 0}).history_.change is None
 
 
@@ -178,22 +179,18 @@ def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, flow_fil
 
 
 def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
+    only_with_a_flow = (model.bits_per_dim, model.log_prob, model.inverse, model.sample)
     for call, message in (
         (partial(model.fit, SENTENCES), "found 6 sentences, expected at least the 64 of one step"),
         (partial(model.fit, SENTENCES, batch_size=2, epochs=0.1), "which gives 0 steps of 2"),
+        (partial(model.fit, SENTENCES, batch_size=2, method="whitening"), "found 6 sentences for whitening"),
         (partial(model.fit, SENTENCES, batch_size=2, flow_model_config="config_l9"), "flow_model_config: "),
         (partial(model.fit, SENTENCES, batch_size=2, seed=-1), "seed: found -1"),
         (partial(model.fit, SENTENCES, batch_size=2, dev_fraction=1), "dev_fraction: found 1"),
-        (partial(model.bits_per_dim, SENTENCES), "found a model without a flow"),
-        (partial(model.log_prob, SENTENCES), "found a model without a flow"),
-        (partial(model.inverse, np.ones([1, 32])), "found a model without a flow"),
-        (partial(model.sample, 1), "found a model without a flow"),
+        *((partial(ask, np.ones([1, 32])), "found a model without a flow") for ask in only_with_a_flow),
         (partial(model.encode, ["w1", None]), "sentences[1]: found"),
-        (partial(model.encode, None), "sentences: found NoneType None"),
-        (partial(model.encode, b"w1"), "sentences: found bytes b'w1'"),
-        (partial(model.encode, {"w1"}), "sentences: found set {'w1'}"),
-        (partial(plain, tiny_encoder_dir, dtype="float16"), "dtype: found 'float16'"),
-        (partial(plain, tiny_encoder_dir, dtype=tf.bfloat16), "dtype: found tf.bfloat16"),
+        *((partial(model.encode, x), f"sentences: found {type(x).__name__} {x!r}") for x in (None, b"w1", {"w1"})),
+        *((partial(plain, tiny_encoder_dir, dtype=x), f"dtype: found {x!r}") for x in ("float16", tf.bfloat16)),
         (partial(plain, tiny_encoder_dir, max_seq_length=25), "max_seq_length: found 25, expected 3 to 24"),
         (partial(plain, tiny_encoder_dir, max_seq_length=2), "max_seq_length: found 2, expected 3 to 24"),
         (partial(model.similarity, [], SENTENCES), "a: found shape [0]"),

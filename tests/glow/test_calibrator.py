@@ -44,6 +44,7 @@ def test_latents_samples_and_densities_are_the_flows(fitted):
     np.testing.assert_allclose(z, fitted.flow_.forward(X), rtol=0, atol=1e-5)
     np.testing.assert_allclose(fitted.inverse_transform(z), X, rtol=0, atol=1e-4)
     np.testing.assert_array_equal(fitted.sample(5, seed=4), fitted.flow_.sample(5, seed=4))
+    assert fitted.sample().shape == (1, 8)
     np.testing.assert_allclose(fitted.score_samples(X), fitted.flow_.log_prob(X), rtol=1e-5)
     bits = fitted.flow_.bits_per_dim(X).numpy()
     np.testing.assert_allclose(fitted.score_samples(X), -bits * 8 * np.log(2), rtol=1e-5)
@@ -156,8 +157,8 @@ def test_narrow_embeddings_get_fewer_levels(eagerly, recwarn, width, levels):
 
 
 def test_fewer_rows_than_a_batch_are_one_step_and_a_warning(eagerly):
-    with pytest.warns(UserWarning, match="batch_size: found 8 with 5 samples"):
-        calibrator = FlowCalibrator(**SMALL).fit(embeddings()[:5])
+    with pytest.warns(UserWarning, match="batch_size: found 8 with 2 samples"):
+        calibrator = FlowCalibrator(**SMALL).fit(embeddings()[:2])
     assert calibrator.n_steps_ == 1
 
 

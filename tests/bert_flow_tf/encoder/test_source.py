@@ -181,6 +181,7 @@ def test_a_short_name_stands_for_an_encoder_of_tf_hub(monkeypatch):
         ({"bert_config_file": "a", "vocab_file": "b"}, ["init_checkpoint: missing"]),
         ({"bert_hub": "small", "preprocess_hub": "http://127.0.0.1:9/1"}, ["preprocess_hub=http://127.0.0.1:9/1: "]),
         ({"bert_hub": "converted", "preprocess_hub": "small"}, ["preprocess_hub: found small", "converted"]),
+        ({"bert_hub": "demp"}, ["bert_hub=demp: ", "did you mean demo?"]),
         ({"bert_hub": "small/encoder/variables"}, ["bert_hub=", "variables: found no saved_model.pb"]),
         ({"bert_hub": "alone"}, ["preprocess_hub: missing"]),
         ({"bert_hub": "tiny", "do_lower_case": False}, ["do_lower_case: found False"]),

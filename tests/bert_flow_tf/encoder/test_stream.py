@@ -37,6 +37,7 @@ def test_embeddings_do_not_depend_on_the_batch(tokenizer, encoder, monkeypatch):
         monkeypatch.setattr(stream, "_TOKENS_PER_BATCH", tokens_per_batch)
         embeddings = stream.embed(encoder, tokenizer, pairs.pieces, 10, pad_to_max=pads)
         np.testing.assert_allclose(embeddings, alone, atol=1e-5)
+    assert stream.tokenize(tokenizer, [], 10).nrows() == 0
 
 
 @settings(derandomize=True, max_examples=20, deadline=None)

@@ -14,9 +14,10 @@ VOCAB = [*SPECIAL, "play", "##ing", "##ed", "un", "É", "é", "e", "中", "!", "
     ("sentence", "do_lower_case", "pieces"),
     [("É é e", False, ["É", "é", "e"]), ("É é e", True, ["e", "e", "e"]), (b"pl\xffay", True, ["play"])],
 )
-def test_pieces_of_a_sentence(sentence, do_lower_case, pieces):
-    (ids,) = Tokenizer(VOCAB, do_lower_case).tokenize(tf.constant([sentence])).to_list()
-    assert [VOCAB[i] for i in ids] == pieces
+def test_a_packed_sentence_has_these_pieces(sentence, do_lower_case, pieces):
+    tokenizer = Tokenizer(VOCAB[::-1], do_lower_case)  # Reversed, because id 0 is the usual padding.
+    ids = tokenizer.pack(tokenizer.tokenize(tf.constant([sentence, "! ! ! !"])), 8)["input_word_ids"][0]
+    assert [VOCAB[::-1][i] for i in ids] == ["[CLS]", *pieces, "[SEP]", *["[PAD]"] * (4 - len(pieces))]
 
 
 @pytest.mark.differs("`--do_lower_case`")

@@ -49,7 +49,8 @@ def test_natsv_removes_the_first_singular_vectors():
 @pytest.mark.parametrize("rounding", [0.0, 1.0])
 def test_constant_channels_are_neither_blown_up_nor_nan(name, rounding):
     X = with_constant_channels(rounding)
-    assert np.flatnonzero(negligible_channels(X)).tolist() == [2, 5, 9]
+    # Many rows, because float32 rounds their sums.
+    assert np.flatnonzero(negligible_channels(np.tile(X, [1000, 1]))).tolist() == [2, 5, 9]
     fitted = calibration.calibration(name).fit(X)
     z = fitted.transform(X)
     assert np.isfinite(z).all()

@@ -14,6 +14,7 @@ from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.build import checkpoint_parts, restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.record import read_config
 from bert_flow_tf.runs.settings import Cluster, Settings
 from bert_flow_tf.training import callbacks, devices
 from bert_flow_tf.training import train as training
@@ -108,7 +109,8 @@ def test_a_semi_supervised_run_moves_encoder_and_flow(supervised_values, flow_va
     for part in ("encoder/", "flow/"):
         names = [name for name in after if name.startswith(part) and after[name].dtype.kind == "f"]
         assert sum(not np.array_equal(before[name], after[name]) for name in names) > len(names) / 2, part
-    assert json.loads((settings.output_dir / "config.json").read_text())["encoder_trained"] is True
+    config = read_config(settings.output_dir)
+    assert config.encoder_trained and config.model.encoder.fine_tuning.settings["warmup_proportion"] == 0.3
 
 
 def test_nli_trains_encoder_and_classifier(supervised_values, nli_values, nli_run, flow_run):
