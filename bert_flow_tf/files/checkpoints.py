@@ -111,6 +111,10 @@ def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remo
 
 def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
     folder = pathlib.Path(manager.directory)
+    # TensorFlow would write through a link at the index's name.
+    for index in folder.glob(f"*-{number}.index"):
+        if index.is_symlink():
+            index.unlink()
     try:
         with full_disk_as_error(folder / f"checkpoint {number}"):
             # A resumed run would have another counter, and so other bytes in its checkpoint.

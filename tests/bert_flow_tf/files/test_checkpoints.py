@@ -9,6 +9,7 @@ from bert_flow_tf.files.checkpoints import (
     checkpoint_prefix,
     last_readable_checkpoint,
     named_checkpoint,
+    save_checkpoint,
 )
 from tests.refusals import user_error
 
@@ -50,6 +51,12 @@ def test_last_whole_checkpoint_is_found_and_named(prefix):
     assert last_readable_checkpoint(folder, "model.ckpt", 1, remove=False) is None
     assert last_readable_checkpoint(folder, "model.ckpt", 1, remove=True) == str(prefix) == named_checkpoint(folder)
     assert checkpoint_files(folder / "model.ckpt-3") == {}
+
+
+def test_a_link_at_an_indexs_name_is_replaced(tmp_path):
+    (tmp_path / "a-6.index").symlink_to("outside")
+    save_checkpoint(tf.train.CheckpointManager(tf.train.Checkpoint(), str(tmp_path), 1, checkpoint_name="a"), 6)
+    assert (tmp_path / "a-6.index").is_file() and not (tmp_path / "outside").exists()
 
 
 def test_a_folder_stands_for_its_checkpoint(tmp_path):
