@@ -40,6 +40,8 @@ class NullTopSingularVectors(TransformerMixin, BaseEstimator):
 
     def fit(self, X: np.ndarray, y: None = None) -> "NullTopSingularVectors":
         X = np.asarray(X, np.float64)
+        if self.k >= X.shape[1]:
+            raise ValueError(f"found {self.k} directions to remove, expected fewer than the {X.shape[1]} channels")
         _, vectors = np.linalg.eigh(X.T @ X)
         self.components_ = np.ascontiguousarray(vectors[:, : -self.k - 1 : -1].T)
         return self

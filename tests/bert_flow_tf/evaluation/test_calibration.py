@@ -43,6 +43,8 @@ def test_natsv_removes_the_first_singular_vectors():
         top = np.linalg.svd(values, full_matrices=False)[2][:3]
         z = calibration.calibration(name).fit(X).transform(X)
         np.testing.assert_allclose(z, values @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match="12 directions"):
+        calibration.calibration("natsv-12").fit(X)
 
 
 @pytest.mark.parametrize("name", NAMES)
