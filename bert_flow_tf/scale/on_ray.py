@@ -21,10 +21,12 @@ _RETRIES = 3  # retries of a shard whose worker died
 _NODE_CHECK_SECONDS = 10
 # By default, Ray's workers have a niceness of 15. The timeout ends the command if the cluster is lost. A shard up to
 # these sizes is sent in the request, because the loss of a node that stores it would silently end this process.
+# When Ray ends, it would print fifty lines about its state on stdout.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|The node with node id",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
     "RAY_max_direct_call_object_size": str(256 << 20),
     "RAY_task_rpc_inlined_bytes_limit": str(256 << 20),

@@ -90,8 +90,8 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encode
     for pid in workers:
         os.kill(pid, signal.SIGSTOP)
     _kill(process, "[^\0]*/raylet\0")
-    _, error = process.communicate(timeout=300)
-    assert "run the same command" in refusal(process.returncode, error, after_log=True)
+    said, error = process.communicate(timeout=300)
+    assert "Raylet" not in said and "run the same command" in refusal(process.returncode, error, after_log=True)
     process = encode()
     wait_for_parts(process, 10)
     below = _descendants(process.pid)
