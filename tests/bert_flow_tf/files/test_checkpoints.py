@@ -3,14 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.files.checkpoints import (
-    Checkpoint,
-    checkpoint_files,
-    checkpoint_prefix,
-    last_readable_checkpoint,
-    named_checkpoint,
-    save_checkpoint,
-)
+from bert_flow_tf.files import checkpoints
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from tests.refusals import user_error
 
 
@@ -48,14 +42,20 @@ def test_last_whole_checkpoint_is_found_and_named(prefix):
     for step in (3, 7):
         for path in checkpoint_files(prefix).values():
             (folder / path.name.replace("-5", f"-{step}")).write_bytes(path.read_bytes()[: 100 if step == 7 else None])
-    assert last_readable_checkpoint(folder, "model.ckpt", 1, remove=False) is None
-    assert last_readable_checkpoint(folder, "model.ckpt", 1, remove=True) == str(prefix) == named_checkpoint(folder)
+    assert checkpoints.last_readable_checkpoint(folder, "model.ckpt", 1, remove=False) is None
+    assert (
+        checkpoints.last_readable_checkpoint(folder, "model.ckpt", 1, remove=True)
+        == str(prefix)
+        == checkpoints.named_checkpoint(folder)
+    )
     assert checkpoint_files(folder / "model.ckpt-3") == {}
 
 
 def test_a_link_at_an_indexs_name_is_replaced(tmp_path):
     (tmp_path / "a-6.index").symlink_to("outside")
-    save_checkpoint(tf.train.CheckpointManager(tf.train.Checkpoint(), str(tmp_path), 1, checkpoint_name="a"), 6)
+    checkpoints.save_checkpoint(
+        tf.train.CheckpointManager(tf.train.Checkpoint(), str(tmp_path), 1, checkpoint_name="a"), 6
+    )
     assert (tmp_path / "a-6.index").is_file() and not (tmp_path / "outside").exists()
 
 
