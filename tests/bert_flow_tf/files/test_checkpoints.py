@@ -42,20 +42,16 @@ def test_last_whole_checkpoint_is_found_and_named(prefix):
     for step in (3, 7):
         for path in checkpoint_files(prefix).values():
             (folder / path.name.replace("-5", f"-{step}")).write_bytes(path.read_bytes()[: 100 if step == 7 else None])
-    assert checkpoints.last_readable_checkpoint(folder, "model.ckpt", 1, remove=False) is None
-    assert (
-        checkpoints.last_readable_checkpoint(folder, "model.ckpt", 1, remove=True)
-        == str(prefix)
-        == checkpoints.named_checkpoint(folder)
-    )
+    last = checkpoints.last_readable_checkpoint
+    assert last(folder, "model.ckpt", 1, remove=False) is None
+    assert last(folder, "model.ckpt", 1, remove=True) == str(prefix) == checkpoints.named_checkpoint(folder)
     assert checkpoint_files(folder / "model.ckpt-3") == {}
 
 
 def test_a_link_at_an_indexs_name_is_replaced(tmp_path):
     (tmp_path / "a-6.index").symlink_to("outside")
-    checkpoints.save_checkpoint(
-        tf.train.CheckpointManager(tf.train.Checkpoint(), str(tmp_path), 1, checkpoint_name="a"), 6
-    )
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(), str(tmp_path), 1, checkpoint_name="a")
+    checkpoints.save_checkpoint(manager, 6)
     assert (tmp_path / "a-6.index").is_file() and not (tmp_path / "outside").exists()
 
 
