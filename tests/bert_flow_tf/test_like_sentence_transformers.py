@@ -92,15 +92,10 @@ def test_a_length_that_is_set_counts(model):
 
 
 def test_arguments_that_do_not_fit_are_named(model):
-    for options, message in (
-        ({"device": "cuda"}, "device: found 'cuda'"),
-        ({"truncate_dim": 17}, "truncate_dim: found 17"),
-        ({"truncate_dim": 0}, "truncate_dim: found 0"),
-        ({"precision": "int4"}, "precision: found 'int4'"),
-        ({"output_value": "token_embeddings"}, "output_value: found 'token_embeddings'"),
-    ):
-        with user_error(message):
-            model.encode("cat", **options)
+    wrong = {"device": ["cuda"], "truncate_dim": [17, 0], "precision": ["int4"], "output_value": ["token_embeddings"]}
+    for name, value in [(name, value) for name, values in wrong.items() for value in values]:
+        with user_error(f"{name}: found {value!r}"):
+            model.encode("cat", **{name: value})
     with user_error("prompts: found {'a': 1}"):
         model.prompts = {"a": 1}
     with user_error("similarity_fn_name: found 'cos'"):
