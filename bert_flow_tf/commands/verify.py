@@ -85,9 +85,7 @@ def _verification(runs: Sequence[str]) -> "Verification":
     if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
         found = _golden()
     elif not runs:
-        raise UserError(
-            f"{_ROOT}: found no {_GOLDEN}, expected a clone of the repository with its requirements, or --runs"
-        )
+        raise UserError(f"{_ROOT}: found no {_GOLDEN} or no pytest, expected a clone with its requirements, or --runs")
     finite = ((what, value if math.isfinite(value) else None, limit) for what, value, limit in found.pop("deviations"))
     checked = [Checked(what=what, found=value, limit=limit) for what, value, limit in finite]
     return Verification(made_by=made_by("bert-flow verify"), evidence=str(_GOLDEN), deviations=checked, **found)

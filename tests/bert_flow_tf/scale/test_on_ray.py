@@ -85,11 +85,14 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encode
     wait_for_parts(process, 10)
     _kill(process, "ray::_Worker")
     wait_for_parts(process, 10)
-    # Running workers could write all other parts before they notice that Ray is gone; the command's end kills them.
-    workers = _descendants(process.pid, "ray::_Worker")
+    # Running workers, or new ones of a running raylet, could write all other parts before they notice that Ray is gone;
+    # the command's end kills them.
+    (raylet,) = _descendants(process.pid, "[^\0]*/raylet\0")
+    os.kill(raylet, signal.SIGSTOP)
+    workers = _descendants(process.pid, r"ray::(_Worker|IDLE)|.*/default_worker\.py")
     for pid in workers:
         os.kill(pid, signal.SIGSTOP)
-    _kill(process, "[^\0]*/raylet\0")
+    os.kill(raylet, signal.SIGKILL)
     said, error = process.communicate(timeout=300)
     assert "Raylet" not in said and "run the same command" in refusal(process.returncode, error, after_log=True)
     process = encode()
