@@ -455,7 +455,7 @@ class BertFlow:
             `method`: "flow" (default), "whitening[-D]", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`;
             `pairs`: first sentences, second sentences and their gold scores, for `history_.judgement`;
             `flow_model_config`: name of a shipped configuration, or a JSON file, default `config_l3_d3_w32`;
-            `epochs`: default 1, or more if one epoch has fewer than 300 steps;
+            `epochs`: default 1; or, if that has fewer than 300 steps, as many of 300 as held-out sentences gain from;
             `batch_size`: sentences per step, default 64; `learning_rate`: constant, default 1e-3;
             `seed`: of order and initial weights, default 1234;
             `dev_fraction`: share of distinct sentences to hold out, default 0.05, see `training.fitting.hold_out`;
@@ -520,12 +520,15 @@ class BertFlow:
         else:
             sentences, held_out = fitting.hold_out(source, dev_fraction, batch_size, seed)
             rows, embeddings = len(sentences), self.encode_pooled(sentences)
+        dev = self.encode_pooled(held_out) if held_out else None
         sizes: dict[str, Any] = {"sentences": rows, "held_out": len(held_out)}
         flow: Glow | AffineMap
         if method == "flow":
             if epochs is None:
                 calibrator.epochs = fitting.default_epochs(batch_size, rows)
-            fitting.learn(calibrator, embeddings, rows, show_progress_bar)
+            # Only a flow that sees sentences again can learn them by heart.
+            repeated = epochs is None and calibrator.epochs > 1
+            fitting.learn(calibrator, embeddings, rows, show_progress_bar, dev if repeated else None)
             flow, losses = calibrator.flow_, calibrator.losses_
             settings = {"steps": calibrator.n_steps_, "dtype": self.dtype, "epochs": calibrator.epochs, **settings}
         else:
@@ -537,7 +540,7 @@ class BertFlow:
 
         judged = None if pairs is None else judge(self.encode_pooled, calibrate, *pairs)
         witnessed = witness(self.encode_pooled, calibrate, held_out, seed) if held_out else None
-        change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
+        change = None if dev is None else change_by(flow, dev)
         training = Training(settings={**sizes, **settings}, seed=seed)
         record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))
         self._set_model(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)

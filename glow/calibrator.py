@@ -52,14 +52,21 @@ class FlowTrainer:
         return bits_per_dim
 
     def train(
-        self, X: np.ndarray, batches: Iterable[np.ndarray], steps: int, show_progress_bar: bool | None = None
+        self,
+        X: np.ndarray,
+        batches: Iterable[np.ndarray],
+        steps: int,
+        show_progress_bar: bool | None = None,
+        held_out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Take one step per batch of row indices; return their losses.
 
         The losses, float32 [steps], are from before each step, in bits per dimension. An exception changes nothing.
+        With `held_out` [m, D], end where these rows are most likely; the losses are those of the steps up to there.
         """
         state = self.state()
         losses: list[float] = []
+        best = (math.inf, 0, state)
         hide_bar = None if show_progress_bar is None else not show_progress_bar
         try:
             with tqdm(total=steps, desc="flow", unit="step", disable=hide_bar) as progress:
@@ -73,6 +80,11 @@ class FlowTrainer:
                         raise ValueError(f"found a loss of {step_losses[i]} {at}, try a smaller learning rate")
                     losses.extend(step_losses)
                     progress.update(len(stack))
+                    if held_out is not None and (loss := np.mean(self.flow.bits_per_dim(held_out))) < best[0]:
+                        best = (loss, len(losses), self.state())
+            if held_out is not None:
+                del losses[best[1] :]
+                self.restore(best[2])
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
                 raise ValueError("found flow weights that are not finite, try a smaller learning rate")
         except BaseException:
@@ -131,8 +143,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
+    def fit(self, X: ArrayLike, y: None = None, held_out: ArrayLike | None = None) -> "FlowCalibrator":
         """Learn a new flow on `X` [n, D]; a failure changes nothing.
+
+        Training ends early where the rows `held_out` [m, D] are most likely, measured after every few steps.
 
         Raises:
           ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is invalid, or a loss
@@ -145,7 +159,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"found {len(u)} samples and {self.epochs} epochs, which gives 0 steps of {rows}")
         trainer = self._new_trainer(u, next(self._batches(len(u), rows)))
         batches = itertools.islice(self._batches(len(u), rows), steps)
-        losses = trainer.train(u, batches, steps, self.show_progress_bar)
+        dev = None if held_out is None else self._checked(held_out, new=True)
+        losses = trainer.train(u, batches, steps, self.show_progress_bar, dev)
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(trainer, losses)
         return self

@@ -49,11 +49,14 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> p
     The environment variables of huggingface_hub apply: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
     """
     # Importing huggingface_hub takes half a second.
-    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub import constants, errors, snapshot_download
 
     model, _, revision = name.partition("@")
     with reading(name, f"a folder or a model of {constants.ENDPOINT}"):
-        return pathlib.Path(snapshot_download(model, revision=revision or None, allow_patterns=list(patterns)))
+        try:
+            return pathlib.Path(snapshot_download(model, revision=revision or None, allow_patterns=list(patterns)))
+        except errors.LocalEntryNotFoundError as error:
+            raise UserError(f"{name}: not in the cache, and {constants.ENDPOINT} cannot be reached") from error
 
 
 @dataclasses.dataclass(frozen=True)

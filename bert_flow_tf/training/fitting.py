@@ -22,7 +22,7 @@ from glow.affine import AffineMap
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
 
-# By default, `fit` takes 300 steps, like the original's 269 on the STS Benchmark. It warns if there are fewer than 100.
+# The default 300 steps are like the original's 269 on the STS Benchmark. After fewer than 100, `learn` warns.
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
 # Fewer held-out sentences would give a poor estimate of the flow's effect; more would hardly improve it.
 _HELD_OUT, _ENOUGH_HELD_OUT = range(10, 1001), 200
@@ -105,6 +105,7 @@ def learn(
     embeddings: np.ndarray | Callable[[np.random.Generator], Iterable[np.ndarray]],
     rows: int,
     show_progress_bar: bool | None,
+    held_out: np.ndarray | None,
 ) -> None:
     """Train a calibrator on an array, or on blocks from a function.
 
@@ -113,7 +114,7 @@ def learn(
     """
     with _user_errors():
         if isinstance(embeddings, np.ndarray):
-            calibrator.fit(embeddings)
+            calibrator.fit(embeddings, held_out=held_out)
         else:
             left, batch_size = int(rows * calibrator.epochs), calibrator.batch_size
             if left < batch_size:
@@ -128,7 +129,7 @@ def learn(
                     calibrator.partial_fit(block)
                     progress.update(len(block))
                     left -= len(block)
-    if calibrator.n_steps_ < _FEW_STEPS:
+    if held_out is None and calibrator.n_steps_ < _FEW_STEPS:
         advice = f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more sentences or epochs"
         # With this level, the warning names the line that called `BertFlow.fit`.
         warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=4)

@@ -74,6 +74,20 @@ def test_steps_are_those_of_the_originals_optimiser(monkeypatch):
             np.testing.assert_allclose(ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path)
 
 
+def test_training_ends_where_held_out_rows_are_most_likely():
+    X, options = embeddings(), SMALL | {"learning_rate": 3e-2}
+    early = FlowCalibrator(**options, epochs=160.0).fit(X[:16], held_out=X[16:])
+    # Each call takes 32 steps of 8 rows.
+    assert early.n_steps_ == len(early.losses_) and early.n_steps_ % 32 == 0
+    scores = {}
+    for steps in range(32, 321, 32):
+        flow = FlowCalibrator(**options, epochs=steps / 2).fit(X[:16])
+        scores[steps] = flow.score(X[16:])
+        if steps == early.n_steps_:
+            np.testing.assert_array_equal(early.transform(X), flow.transform(X))
+    assert early.n_steps_ == max(scores, key=scores.get) < 320
+
+
 def test_every_epoch_sees_every_row_once():
     rows = np.concatenate([*itertools.islice(FlowCalibrator()._batches(n=20, rows=8), 6)])
     assert sorted(rows[:20]) == sorted(rows[20:40]) == list(range(20))
