@@ -14,6 +14,7 @@ from bert_flow_tf.evaluation.protocols import cosines, spearman
 # "helps" needs a rise x100 above _HELPS, "harms" a fall below -_HARMS, and both need _ERRORS standard errors.
 _HELPS, _HARMS, _ERRORS = 1.5, 4.0, 2.0
 _RESAMPLES = 1000
+COMPARE = "; compare with labelled pairs (--pairs)"
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 Map = Callable[[np.ndarray], np.ndarray]
@@ -39,7 +40,7 @@ class Witness:
         change = 100 * (self.after - self.before)
         if abs(change) > _ERRORS * 100 * self.error and not -_HARMS < change < _HELPS:
             return "helps" if change > 0 else "harms"
-        return "no clear change; compare with labelled pairs (--pairs)"
+        return f"no clear change{COMPARE}"
 
     def __str__(self) -> str:
         found = f"sentences recognised by their words, {100 * self.before:.2f} before, {100 * self.after:.2f} after"

@@ -15,7 +15,7 @@ from tqdm import tqdm
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change
-from bert_flow_tf.evaluation.witness import Judgement, Witness
+from bert_flow_tf.evaluation.witness import COMPARE, Judgement, Witness
 from bert_flow_tf.runs.settings import flow_config
 from glow.affine import AffineMap
 
@@ -45,7 +45,8 @@ class History:
     change: Change | None
 
     def __str__(self) -> str:
-        return "\n".join(str(one) for one in (self.judgement, self.witness, self.change) if one is not None)
+        text = "\n".join(str(one) for one in (self.judgement, self.witness, self.change) if one is not None)
+        return text.replace(COMPARE, "") if self.judgement else text
 
 
 def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) -> tuple[list[str], list[str]]:

@@ -52,7 +52,7 @@ def test_fit_judges_another_method_by_labelled_pairs(fit, tmp_path):
     pairs.write_text("".join(f"w{i} w1\tw{i} w{i + 1}\t{i % 5}\n" for i in range(12)))
     arguments = [*fit, "--pairs", pairs, "--method"]
     said = succeeds(*arguments, "whitening", "--out", out).splitlines()
-    assert ": 12 labelled pairs, Spearman x100 " in said[0]
+    assert ": 12 labelled pairs, Spearman x100 " in said[0] and "--pairs" not in "".join(said)
     assert said[-1] == f"model written: {out} (240 sentences, whitening)"
     pairs.write_text("w1 w2\tw2\thigh\n")
     for method, found in (("whitening", f"{pairs}: cannot be read as two"), ("pca", "method: found 'pca'")):
