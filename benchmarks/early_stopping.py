@@ -18,6 +18,7 @@ from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import TASKS, read_split
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.protocols import cosines, spearman
+from bert_flow_tf.training.fitting import default_epochs
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
             assert model.record.flow is not None and model.history_ is not None  # `fit` has set both
             ours = model.after_flow(u), model.after_flow(v)
             steps.append(len(model.history_.losses))
-            epochs = model.record.flow.training.settings["epochs"]
+            epochs = default_epochs(64, model.record.flow.training.settings["sentences"])
             model.fit(learned, seed=seed, epochs=epochs, show_progress_bar=False)
             sides = ((u, v), (model.after_flow(u), model.after_flow(v)), ours)
             scores.append([100 * spearman(cosines(*both, "dev"), dev.gold) for both in sides])

@@ -110,12 +110,16 @@ def learn(
 ) -> None:
     """Train a calibrator on an array, or on blocks from a function.
 
+    With `held_out` [m, D], training ends where these rows are most likely, and `calibrator.epochs` says when.
+
     Raises:
       UserError: the epochs have fewer rows than one step, or `FlowCalibrator.fit` fails.
     """
     with _user_errors():
         if isinstance(embeddings, np.ndarray):
             calibrator.fit(embeddings, held_out=held_out)
+            if held_out is not None:
+                calibrator.epochs = calibrator.n_steps_ * calibrator.batch_size / rows
         else:
             left, batch_size = int(rows * calibrator.epochs), calibrator.batch_size
             if left < batch_size:

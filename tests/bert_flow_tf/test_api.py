@@ -141,13 +141,15 @@ def test_fit_learns_long_enough_and_measures_held_out_sentences(tiny_encoder_dir
     model = plain(tiny_encoder_dir).fit([*sentences, *sentences], **options)
     settings = model.record.flow.training.settings
     # Of 240 different sentences 48 are held out, wherever they occur.
-    assert (settings["sentences"], settings["held_out"], settings["epochs"]) == (384, 48, 25)
-    assert settings["steps"] == len(model.history_.losses) == 300
+    found = [settings[key] for key in ("sentences", "held_out", "epochs", "steps")]
+    assert [*found, len(model.history_.losses)] == [384, 48, 25, 300, 300]
     before, after = model.history_.change.before, model.history_.change.after
     assert before.embeddings == after.embeddings == model.history_.witness.sentences == 48
     assert np.corrcoef(before.spectrum, after.spectrum)[0, 1] < 1
     assert str(model.history_) == f"{model.history_.witness}\n{model.history_.change}"
     assert model.fit(sentences, **options | {"dev_fraction": 0}).history_.change is None
+    early = model.fit(sentences[::4], **options, learning_rate=0.01).record.flow.training.settings
+    assert early["epochs"] * early["sentences"] / 32 == pytest.approx(early["steps"]) and early["steps"] < 300
 
 
 @pytest.mark.parametrize("method", ["whitening", "whitening-3", "sn", "natsv-2", "sn+natsv-1"])

@@ -95,10 +95,9 @@ def test_an_uploaded_model_holds_nothing_private_and_loads(publish, folder, tmp_
 
 
 def test_names_of_models_are_told_from_paths(tmp_path, monkeypatch):
-    (tmp_path / "there").mkdir()
+    (tmp_path / "existing_folder").mkdir()
     monkeypatch.chdir(tmp_path)
     for name in ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2@main"):
         assert is_model_name(name), name
-    # The folder of `there/mine` exists.
-    for path in ("my_modl", "/models/bert", "a/b/c", "https://tfhub.dev/x", "there/mine"):
+    for path in ("my_modl", "/models/bert", "a/b/c", "https://tfhub.dev/x", "existing_folder/mine"):
         assert not is_model_name(path), path
