@@ -455,7 +455,7 @@ class BertFlow:
             `method`: "flow" (default), "whitening[-D]", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`;
             `pairs`: first sentences, second sentences and their gold scores, for `history_.judgement`;
             `flow_model_config`: name of a shipped configuration, or a JSON file, default `config_l3_d3_w32`;
-            `epochs`: default 1, or the part of 300 steps after which held-out sentences are most likely;
+            `epochs`: default 1, or enough for 300 steps, ended where held-out sentences are most likely;
             `batch_size`: sentences per step, default 64; `learning_rate`: constant, default 1e-3;
             `seed`: of order and initial weights, default 1234;
             `dev_fraction`: share of distinct sentences to hold out, default 0.05, see `training.fitting.hold_out`;

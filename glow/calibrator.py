@@ -83,6 +83,8 @@ class FlowTrainer:
                     if held_out is not None and (loss := np.mean(self.flow.bits_per_dim(held_out))) < best[0]:
                         best = (loss, len(losses), self.state())
             if held_out is not None:
+                if not best[1]:
+                    raise ValueError("held_out: found a loss that is not finite after each call")
                 del losses[best[1] :]
                 self.restore(best[2])
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):

@@ -24,7 +24,7 @@ from bert_flow_tf.scale.shards import Parts
 @click.option("--method", default="flow", metavar="NAME", help="flow, whitening[-D], sn, natsv-K or sn+natsv-K.")
 @click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")
 @opt.FLOW_OPTION
-@click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or up to 300 steps]")
+@click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or for 300 steps]")
 @click.option("--train_batch_size", "batch_size", type=opt.COUNT, default=64, metavar="N", help="Sentences per step.")
 @click.option(
     "--flow_learning_rate", "learning_rate", type=opt.POSITIVE, default=1e-3, metavar="X", help="Learning rate."

@@ -56,7 +56,8 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> p
         try:
             return pathlib.Path(snapshot_download(model, revision=revision or None, allow_patterns=list(patterns)))
         except errors.LocalEntryNotFoundError as error:
-            raise UserError(f"{name}: not in the cache, and {constants.ENDPOINT} cannot be reached") from error
+            # `reading` would say "no such file" instead of the reason.
+            raise OSError(*error.args) from error
 
 
 @dataclasses.dataclass(frozen=True)

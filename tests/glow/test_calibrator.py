@@ -81,7 +81,9 @@ def test_training_ends_where_held_out_rows_are_most_likely():
     flows = [FlowCalibrator(**options, epochs=early.n_steps_ / 2 + more).fit(X[:16]) for more in (-16, 0, 16)]
     best = max(flows, key=lambda flow: flow.score(X[16:]))
     assert early.n_steps_ == best.n_steps_ == len(early.losses_) < 320
-    np.testing.assert_array_equal(early.transform(X), best.transform(X))
+    np.testing.assert_array_equal(early.partial_fit(X).transform(X), best.partial_fit(X).transform(X))
+    with pytest.raises(ValueError, match="held_out: "):
+        FlowCalibrator(**options).fit(X, held_out=1e25 * X)
 
 
 def test_every_epoch_sees_every_row_once():

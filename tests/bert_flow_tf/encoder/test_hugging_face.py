@@ -54,7 +54,7 @@ def test_a_model_that_the_hub_does_not_give_is_one_line(publish, folder, tmp_pat
     publish("acme/tiny", "v1", folder)
     for name in ("acme/none", "acme/tiny@v9"):
         line = refused("encode", flag, name, "--input", "-", "--out", tmp_path / "a.npy", unchanged=tmp_path)
-        assert line.startswith(f"{flag}={name}: ") and f"{ENDPOINT} cannot be reached" in line
+        assert line.startswith(f"{flag}={name}: ") and f"{ENDPOINT}: " in line
 
 
 def test_only_an_encoders_files_are_downloaded():
@@ -97,7 +97,5 @@ def test_an_uploaded_model_holds_nothing_private_and_loads(publish, folder, tmp_
 def test_names_of_models_are_told_from_paths(tmp_path, monkeypatch):
     (tmp_path / "existing_folder").mkdir()
     monkeypatch.chdir(tmp_path)
-    for name in ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2@main"):
-        assert is_model_name(name), name
-    for path in ("my_modl", "/models/bert", "a/b/c", "https://tfhub.dev/x", "existing_folder/mine"):
-        assert not is_model_name(path), path
+    assert all(map(is_model_name, ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2@main")))
+    assert not any(map(is_model_name, ("my_modl", "/models/bert", "a/b/c", "https://tfhub.dev/x", "existing_folder/a")))
