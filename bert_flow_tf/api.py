@@ -14,7 +14,6 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
@@ -143,10 +142,9 @@ class BertFlow:
         if saved_model.is_saved_model(bert_hub):
             logging.warning("%s is a saved model: bert_hub loads only its encoder, without the flow", bert_hub)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
-        recorded = read_encoder_record(source.encoder_dir.parent)
-        pooling = pooling_name(sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg")
+        pooling = pooling_name(sentence_embedding_type or pooling or source.record.pooling or "avg")
         if max_seq_length is None:
-            max_seq_length = (recorded and recorded.max_seq_length) or 64
+            max_seq_length = source.record.max_seq_length or 64
         record = Model(encoder=encoder_record(source), pooling=pooling, max_seq_length=max_seq_length, low_dim=low_dim)
         return cls(build_model(source, record), source, record=record, dtype=dtype)
 
@@ -471,8 +469,7 @@ class BertFlow:
         pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
         if dropout_seed is None:
             return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length)
-        self.cast_encoder.dropout_seed = dropout_seed
-        batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length)
+        batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
         return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
     def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":

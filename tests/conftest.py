@@ -90,7 +90,7 @@ def reference_data():
 def built_once(tmp_path_factory):
     """A function that builds a folder once and copies it.
 
-    `build(path)` makes the folder once for all the processes that test: converting an encoder takes ten seconds.
+    `build(path)` makes the folder once for all the processes that test.
     """
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -111,24 +111,14 @@ def built_once(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tiny_trio(golden_dir, built_once):
-    """The original's three flags for the golden BERT, and a cache.
-
-    The cache holds that encoder converted.
-    """
+def tiny_trio(golden_dir):
+    """The original's three flags for the golden BERT."""
     folder = golden_dir / "bert_tiny"
-    flags = {
+    return {
         "bert_config_file": str(folder / "bert_config.json"),
         "vocab_file": str(folder / "vocab.txt"),
         "init_checkpoint": str(folder / "bert_model.ckpt"),
     }
-
-    def convert(cache_dir):
-        from bert_flow_tf.encoder.source import resolve_encoder
-
-        resolve_encoder(**flags, cache_dir=cache_dir)
-
-    return flags | {"cache_dir": built_once("tiny_cache", convert)}
 
 
 @pytest.fixture(scope="session")
@@ -139,34 +129,23 @@ def tiny_source(tiny_trio):
     return resolve_encoder(**tiny_trio)
 
 
-def _documented_source(folder):
-    from bert_flow_tf.encoder.source import resolve_encoder
-
-    return resolve_encoder(
-        bert_config_file=folder / "bert" / "bert_config.json",
-        vocab_file=folder / "bert" / "vocab.txt",
-        init_checkpoint=folder / "bert" / "bert_model.ckpt",
-        cache_dir=folder / "cache",
-    )
-
-
 @pytest.fixture(scope="session")
-def documented_bert(golden_dir, built_once):
-    """A folder with a small BERT in `bert`, and converted in `cache`."""
+def documented_bert(golden_dir, tmp_path_factory):
+    """A folder with a small BERT of TF1 for documentation."""
     from tests.small_bert import write_small_bert
 
-    def build(folder):
-        write_small_bert(golden_dir / "bert_tiny", folder / "bert")
-        _documented_source(folder)
-
-    return built_once("documented_bert", build)
+    folder = tmp_path_factory.mktemp("documented") / "bert"
+    write_small_bert(golden_dir / "bert_tiny", folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def documented_encoder_dir(documented_bert):
-    """The encoder folder of a small BERT for documentation."""
-    # By its contents: what other tests convert lies beside it.
-    return _documented_source(documented_bert).encoder_dir.parent
+def documented_encoder_dir(documented_bert, tmp_path_factory):
+    """The encoder folder of `documented_bert`."""
+    from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+    from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
+
+    return write_encoder_folder(tmp_path_factory.mktemp("documented") / "encoder", read_tf1(documented_bert))
 
 
 @pytest.fixture(scope="session")

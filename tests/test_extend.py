@@ -21,7 +21,6 @@ from bert_flow_tf import BertFlow
 from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder import pooling, source
 from bert_flow_tf.encoder.convert import hugging_face
-from bert_flow_tf.encoder.convert.weights import keras_names, read_tf1_config, variable_shapes
 from bert_flow_tf.sample_data import sample_sentences
 from glow import config
 from glow.coupling import ConvStack
@@ -39,20 +38,15 @@ _PARTS = ("coupling", "pooling", "task", "family", "command line")
 
 def write_example_files():
     """Write what the page's commands read: an ELECTRA, a task and tanh.json."""
-    demo = BertFlow.demo()
-    folder, electra = demo.source.encoder_dir.parent, pathlib.Path("electra")
-    bert = read_tf1_config(folder / "bert_config.json")
-    names, weights = keras_names(bert.num_hidden_layers), {}
-    for name, shape in variable_shapes(bert).items():
-        if "/pooler/" not in name:
-            value = demo.encoder.variables_by_name[names[name]].numpy().reshape(shape)
-            value = value.T if name.endswith("/kernel") else value
-            weights[f"electra.{hugging_face.hugging_face_name(name)}"] = np.ascontiguousarray(value)
+    folder, electra = source.demo_encoder_dir(), pathlib.Path("electra")
+    bert = safetensors.numpy.load_file(folder / "model.safetensors")
     electra.mkdir()
+    weights = {f"electra.{name}": value for name, value in bert.items() if not name.startswith("pooler.")}
     safetensors.numpy.save_file(weights, electra / "model.safetensors")
-    shutil.copy(folder / "vocab.txt", electra)
-    written = json.loads((folder / "bert_config.json").read_text())
-    written |= {"model_type": "electra", "embedding_size": bert.hidden_size, "hidden_act": "gelu_new"}
+    for name in ("vocab.txt", "tokenizer.json"):
+        shutil.copy(folder / name, electra)
+    written = json.loads((folder / "config.json").read_text())
+    written |= {"model_type": "electra", "embedding_size": written["hidden_size"], "hidden_act": "gelu_new"}
     (electra / "config.json").write_text(json.dumps(written))
     sentences = sample_sentences()
     lines = [f"{a}\t{b}\t{i % 11}\n" for i, (a, b) in enumerate(zip(sentences[::2], sentences[1::2], strict=True))]

@@ -28,18 +28,14 @@ _BASE = "uncased_L-12_H-768_A-12"
 
 @pytest.fixture(scope="module")
 def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
-    """A clone after set-up, with a small BERT and a small STS-B.
-
-    The cache holds that BERT converted, and it stands for the demo encoder too.
-    """
+    """A clone after set-up, with a small BERT, also for `demo`, and STS-B."""
     root = tmp_path_factory.mktemp("clone")
     shutil.copytree(_ROOT / "run_scripts", root / "run_scripts")
     # The environment is there already: it is the one that this test runs in.
     (root / "run_scripts" / "setup_env.sh").write_text(f"VENV_PYTHON={shlex.quote(sys.executable)}\n")
     for package in ("bert_flow_tf", "glow"):
         (root / package).symlink_to(_ROOT / package)
-    shutil.copytree(documented_bert / "bert", root / "premodels" / _BASE)
-    shutil.copytree(documented_bert / "cache", root / "cache")
+    shutil.copytree(documented_bert, root / "premodels" / _BASE)
     small_runs.write_sentences(root / "sentences.txt", 256)
     small_runs.write_stsb(root / "glue_data" / "STS-B", small_runs.TINY_WORDS[:25], (12, 12, 12), gold=True)
     with pytest.MonkeyPatch.context() as patch:

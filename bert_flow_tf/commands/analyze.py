@@ -107,15 +107,12 @@ def words(model: ModelOptions) -> "Analysis":
     """
     # No sentence is embedded, so use a length that every encoder allows.
     loaded = dataclasses.replace(model, max_seq_length=3).load()
-    from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation import words as frequency
 
-    vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
-    variables = loaded.encoder.variables_by_name
-    (table,) = (v.numpy() for name, v in variables.items() if name.endswith("word_embeddings/embeddings"))
+    vocabulary = loaded.source.pretrained.vocab
     # Some encoders' tables have more rows than the vocabulary has pieces.
-    embeddings = table[: len(vocabulary)]
+    embeddings = loaded.encoder.word_embeddings.numpy()[: len(vocabulary)]
     ranks = frequency.frequency_ranks(vocabulary, frequency.english_frequencies())
     shown = np.flatnonzero((ranks > 0) & (ranks < frequency.RANK_BINS[-1][1]))
     title = f"Embeddings of the {len(shown):,} most frequent words, {encoder_in_words(loaded.record.encoder)}"

@@ -1,23 +1,25 @@
 """`bert-flow convert`: convert encoders and checkpoints between formats."""
 
-import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bert_flow_tf.commands.options import LENGTH, WHOLE, check_one_of, options_of
 from bert_flow_tf.commands.outputs import locked_folder
-from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
+from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT, TF_HUB_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from glow.config import DEFAULT_CONFIG
+
+if TYPE_CHECKING:
+    from bert_flow_tf.encoder.weights import Pretrained
 
 _TF1_FLOW_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "pooling": ("NAME", click.STRING, "Pooling of --tf1_flow."),
     "flow_model_config": ("NAME|FILE", click.STRING, f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]"),
     "max_seq_length": ("N", LENGTH, "Word pieces per sentence.  [default: 64]"),
     "low_dim": ("N", WHOLE, "Average channels to N.  [default: all channels]"),
-    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder, if --tf1_flow holds none."),
+    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder, or that of --tf1_flow."),
     "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
     "bert_config_file": ("FILE", click.STRING, "bert_config.json, if not beside --tf1_flow."),
     "vocab_file": ("FILE", click.STRING, "vocab.txt, if not beside --tf1_flow."),
@@ -30,19 +32,27 @@ _TF1_FLOW_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
 @click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese, or its checkpoint.")
 @click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original code, with a flow.")
 @click.option("--to_tf1", is_flag=True, help="Write --run as a checkpoint of the original code.")
-@click.option("--out", required=True, metavar="DIR", help="Folder to make.")
+@click.option("--to_tfhub", metavar="DIR", help="Write TF-Hub's two SavedModels to DIR.")
+@click.option("--out", metavar="DIR", help="Folder to make.")
 @click.option("--cased/--uncased", default=None, help="Case of the vocabulary.  [default: by its pieces]")
 @options_of(_TF1_FLOW_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
-def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given: Any) -> None:
+def convert(
+    to_tf1: bool, to_tfhub: str | None, out: str | None, cased: bool | None, overwrite: bool, **given: Any
+) -> None:
     """Convert encoders, runs and TF1 checkpoints.
 
-    --tf1_checkpoint, --huggingface and --run become an encoder folder, for --bert_hub of other commands. --tf1_flow
-    becomes a run. With --to_tf1, --run becomes a checkpoint of the original code.
+    --tf1_checkpoint, --huggingface, --bert_hub and --run become an encoder folder, for --bert_hub of other commands,
+    transformers and sentence-transformers. --tf1_flow becomes a run. With --to_tf1, --run becomes a checkpoint of the
+    original code. With --to_tfhub, an encoder becomes TF-Hub's encoder and preprocess model.
     """
     sources = {name: given.pop(name) for name in ("tf1_checkpoint", "huggingface", "run", "tf1_flow")}
-    check_one_of(sources)
     tf1_checkpoint, huggingface, run, tf1_flow = sources.values()
+    hub = {name: given.pop(name) for name in ("bert_hub", "preprocess_hub")}
+    if not tf1_flow:
+        sources["bert_hub"] = hub["bert_hub"]
+    check_one_of(sources)
+    check_one_of({"out": out, "to_tfhub": to_tfhub})
     flow_options = {flag: value for flag, value in given.items() if value is not None}
     if flow_options and not tf1_flow:
         raise UserError(f"--{next(iter(flow_options))}: missing --tf1_flow, which it needs")
@@ -54,31 +64,47 @@ def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given
         raise UserError("--cased and --uncased: missing --tf1_checkpoint or --tf1_flow; they need one of these")
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
-    locked_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
+    if to_tfhub and (to_tf1 or tf1_flow):
+        raise UserError("--to_tfhub: found --to_tf1 or --tf1_flow as well, expected an encoder")
+    kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else TF_HUB_FOLDER if to_tfhub else ENCODER_FOLDER
+    path = locked_folder(str(out or to_tfhub), kind, overwrite=overwrite)
     do_lower_case = None if cased is None else not cased
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
 
         flow_options["sentence_embedding_type"] = flow_options.pop("pooling")
-        path = convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **flow_options)
-    elif run and to_tf1:
+        path = convert_tf1_run(tf1_flow, path, do_lower_case=do_lower_case, overwrite=overwrite, **flow_options, **hub)
+    elif to_tf1:
         from bert_flow_tf.model.tf1_run import write_tf1_run
 
-        path = write_tf1_run(run, out, overwrite=overwrite)
-    elif run:
-        from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
-        from bert_flow_tf.encoder.source import recorded_encoder
-
-        prefix, config = run_checkpoint(run)
-        path = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
+        path = write_tf1_run(run, path, overwrite=overwrite)
     else:
-        from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
-        from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
-        from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
-
-        if tf1_checkpoint:
-            bert = read_tf1(pathlib.Path(tf1_checkpoint), do_lower_case=do_lower_case)
+        bert = _encoder(tf1_checkpoint, run, huggingface or hub["bert_hub"], hub["preprocess_hub"], do_lower_case)
+        if to_tfhub:
+            from bert_flow_tf.serving.tf_hub import write_tf_hub as write
         else:
-            bert = read_hugging_face(pathlib.Path(huggingface))
-        path = write_encoder_folder(out, bert, overwrite=overwrite)
+            from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder as write
+        write(path, bert, overwrite=overwrite)
     click.echo(f"written: {path}")
+
+
+def _encoder(
+    tf1_checkpoint: str | None, run: str | None, hub: str | None, preprocess_hub: str | None, lower: bool | None
+) -> "Pretrained":
+    from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1, run_checkpoint
+    from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder, trained_encoder
+    from bert_flow_tf.encoder.weights import Pretrained
+
+    if tf1_checkpoint:
+        return read_tf1(tf1_checkpoint, do_lower_case=lower)
+    if run:
+        prefix, config = run_checkpoint(run)
+        source = recorded_encoder(config)
+        if not config.encoder_trained:
+            raise UserError(f"{prefix}: the run did not train its encoder; use {source.bert_hub}")
+        source = trained_encoder(prefix, source)
+    else:
+        source = resolve_encoder(bert_hub=hub, preprocess_hub=preprocess_hub)
+    if not isinstance(source.pretrained, Pretrained):
+        raise UserError(f"{source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
+    return source.pretrained

@@ -7,7 +7,6 @@ import click
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder
-from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.compare import check_method
 from bert_flow_tf.files.reading import reading
@@ -55,8 +54,8 @@ def fit(
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     loaded = model.load()
-    record = read_encoder_record(loaded.source.encoder_dir.parent)
-    if record and record.pooling and not record.training:
+    record = loaded.source.record
+    if record.kind == "Hugging Face" and record.pooling:
         # Only a sentence-transformers folder has its own pooling.
         click.echo(
             "this encoder was trained for cosine similarity; a flow often lowers its scores (docs/witness.md)", err=True

@@ -1,4 +1,4 @@
-"""BERT's forward pass over a TF-Hub encoder's variables."""
+"""BERT's forward pass."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.weights import LAYER_NORM_EPS, BertConfig, keras_names, num_layers
+from bert_flow_tf.encoder.weights import LAYER_NORM_EPS, WORD_EMBEDDINGS, BertConfig, variable_shapes
 
 _PROJECTIONS = ("query", "key", "value")
-_TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")
-# This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong GELU differs by 2e-4.
-_LARGEST_DEVIATION = 2e-5
+_TABLES = (WORD_EMBEDDINGS, "bert/embeddings/position_embeddings", "bert/embeddings/token_type_embeddings")
 # GELU's approximation has the term tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
 _SQRT_HALF, _NORMAL_DENSITY = 0.7071067811865476, 0.3989422804014327
@@ -20,37 +18,47 @@ Inputs = dict[str, tf.Tensor]
 Variables = dict[str, tf.Variable]
 Outputs = dict[str, Any]
 _Operation = Callable[..., tf.Tensor]
-_Operations = Mapping[str, _Operation]
+_Operations = dict[str, _Operation]
 
 
 class Bert:
-    """BERT (Devlin et al. 2019) over the variables of a SavedModel.
+    """BERT (Devlin et al. 2019) with variables of TF1's names and shapes.
 
     A batch's tokens are the rows of one matrix, so that TensorFlow can fuse product, bias and GELU.
 
     Args:
-      variables: dict of name -> variable of tf-models' BERT.
-      config: the BERT's shape, activation ("gelu_tanh" or "gelu_erf") and dropout rates.
+      weights: dict of TF1 name -> array, or the variables of another `Bert`, which are shared.
+      config: the BERT's shape, activation and dropout rates.
       trainable: True if training needs gradients of the variables.
       dtype: type of the matrices and products; bfloat16 rounds a copy of the matrices.
       portable: True to use only operations that ONNX has.
     """
 
+    seeds_dropout = True
+
     def __init__(
         self,
-        variables: Variables,
+        weights: Mapping[str, np.ndarray | tf.Variable],
         config: BertConfig,
         *,
         trainable: bool = False,
         dtype: tf.DType = tf.float32,
         portable: bool = False,
     ) -> None:
-        self.config, self.variables = config, dict(variables)
+        self.config = config
         self._trainable, self._portable = trainable, portable
-        for name, variable in variables.items():
-            if dtype != tf.float32 and name.endswith(("/kernel", "/embeddings")):
-                matrix = tf.cast(tf.convert_to_tensor(variable), dtype)
-                self.variables[name] = tf.Variable(matrix, trainable=False, name=name)
+        self.num_layers, self.hidden_size = config.num_hidden_layers, config.hidden_size
+        self._head_size = config.hidden_size // config.num_attention_heads
+        self.variables: Variables = {}
+        for name in variable_shapes(config):
+            value = weights[name]
+            if isinstance(value, np.ndarray):
+                # TensorFlow transposes faster than numpy, and Hugging Face's kernels are transposed.
+                value = value if value.flags.c_contiguous else tf.transpose(value.T)
+                value = tf.Variable(value, trainable=trainable, name=name)
+            if dtype != tf.float32 and len(value.shape) > 1:
+                value = tf.Variable(tf.cast(tf.convert_to_tensor(value), dtype), trainable=False, name=name)
+            self.variables[name] = value
 
     def __call__(
         self, inputs: Inputs, seeds: tf.Tensor | None = None, *, training: bool = False, first_token_only: bool = False
@@ -82,21 +90,21 @@ class Bert:
         # The fused operations are faster, but are not used for gradients.
         operations = _PLAIN if self._portable or (training and self._trainable) else _FUSED
         dropout = Dropout(self.config, seeds, mask)
-        rows = dropout.hidden(self._norm(operations, rows, "embeddings/layer_norm"), 0)
+        rows = dropout.hidden(self._norm(operations, rows, "bert/embeddings/LayerNorm"), 0)
         layers = []
         for i in range(self.config.num_hidden_layers):
             first_only = first_token_only and i == self.config.num_hidden_layers - 1
             rows = self._layer(i, rows, layout, dropout, operations, first_only)
             layers.append(rows[:, tf.newaxis] if first_only else layout.to_batch(rows))
-        pooled = tf.tanh(self._dense(layers[-1][:, 0], "pooler_transform"))
+        pooled = tf.tanh(self._dense(layers[-1][:, 0], "bert/pooler/dense"))
         return {"encoder_outputs": layers, "sequence_output": layers[-1], "pooled_output": pooled}
 
     def _layer(
         self, i: int, rows: tf.Tensor, layout: "_Layout", dropout: "Dropout", operations: _Operations, first_only: bool
     ) -> tf.Tensor:
         """Return the layer's states of all rows, or of [CLS] if `first_only`."""
-        path = f"transformer/layer_{i}"
-        attention, width = f"{path}/self_attention", rows.shape[1]
+        path, width = f"bert/encoder/layer_{i}", rows.shape[1]
+        attention = f"{path}/attention/self"
         query_rows = layout.to_batch(rows)[:, 0] if first_only else rows
         if layout.tokens_only:
             query, key, value = self._project_qkv(attention, rows, layout)
@@ -107,32 +115,30 @@ class Bert:
         weights = dropout.attention(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i)
         context = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [layout.batch, -1, width])
         context = context[:, 0] if first_only else layout.to_rows(context)
-        context = dropout.hidden(self._dense(context, f"{attention}/attention_output"), 2 * i + 1)
-        rows = self._norm(operations, context + query_rows, f"{attention}_layer_norm")
-        hidden = operations[self.config.hidden_act](self._dense(rows, f"{path}/intermediate"))
-        hidden = dropout.hidden(self._dense(hidden, f"{path}/output"), 2 * i + 2)
-        return self._norm(operations, hidden + rows, f"{path}/output_layer_norm")
+        context = dropout.hidden(self._dense(context, f"{path}/attention/output/dense"), 2 * i + 1)
+        rows = self._norm(operations, context + query_rows, f"{path}/attention/output/LayerNorm")
+        hidden = operations[self.config.hidden_act](self._dense(rows, f"{path}/intermediate/dense"))
+        hidden = dropout.hidden(self._dense(hidden, f"{path}/output/dense"), 2 * i + 2)
+        return self._norm(operations, hidden + rows, f"{path}/output/LayerNorm")
 
     def _project(self, path: str, x: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-        _, heads, size = self.variables[f"{path}/kernel"].shape
-        return tf.transpose(tf.reshape(self._dense(x, path), [batch, -1, heads, size]), [0, 2, 1, 3])
+        heads = self.config.num_attention_heads
+        return tf.transpose(tf.reshape(self._dense(x, path), [batch, -1, heads, self._head_size]), [0, 2, 1, 3])
 
     def _project_qkv(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
         # One product of three times the width takes half the time of three products.
-        width, heads, size = self.variables[f"{attention}/query/kernel"].shape
         kernel, bias = (
-            tf.concat([tf.reshape(self.variables[f"{attention}/{name}/{part}"], shape) for name in _PROJECTIONS], -1)
-            for part, shape in (("kernel", [width, width]), ("bias", [width]))
+            tf.concat([self.variables[f"{attention}/{name}/{part}"] for name in _PROJECTIONS], -1)
+            for part in ("kernel", "bias")
         )
         x = layout.to_batch(tf.nn.bias_add(tf.matmul(rows, kernel), bias))
-        x = tf.reshape(x, [layout.batch, -1, 3, heads, size])
+        x = tf.reshape(x, [layout.batch, -1, 3, self.config.num_attention_heads, self._head_size])
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
     def _dense(self, x: tf.Tensor, path: str) -> tf.Tensor:
         kernel, bias = (tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("kernel", "bias"))
-        product = tf.matmul(tf.cast(x, kernel.dtype), tf.reshape(kernel, [-1, bias.shape.num_elements()]))
         # TensorFlow fuses bias_add with the product and the GELU.
-        return tf.nn.bias_add(tf.cast(product, bias.dtype), tf.reshape(bias, [-1]))
+        return tf.nn.bias_add(tf.cast(tf.matmul(tf.cast(x, kernel.dtype), kernel), bias.dtype), bias)
 
     def _norm(self, operations: _Operations, x: tf.Tensor, path: str) -> tf.Tensor:
         gamma, beta = (tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("gamma", "beta"))
@@ -291,65 +297,11 @@ def _gelu_erf(x: tf.Tensor) -> tuple:
     return x * cdf, gradient
 
 
-_FUSED: _Operations = {
+# These are the other activations of a configuration.
+_SIMPLE: _Operations = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
+_FUSED: _Operations = _SIMPLE | {
     "layer_norm": _fused_layer_norm,
     "gelu_tanh": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
 }
-_PLAIN: _Operations = {"layer_norm": _layer_norm, "gelu_tanh": _gelu_tanh, "gelu_erf": _gelu_erf}
-
-
-def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
-    """Return inputs [2, seq] with many ids, all types and some padding."""
-
-    def table_rows(name: str, default: int) -> int:
-        return next((v.shape[0] for key, v in variables.items() if name in key), default)
-
-    length = min(table_rows(_TABLES[1], 16), 16)
-    positions = tf.range(2 * length)
-    inputs = {
-        # A prime factor spreads the ids over the vocabulary.
-        "input_word_ids": positions * 7919 % table_rows(_TABLES[0], 2),
-        "input_mask": tf.cast(positions < length + length // 2, tf.int32),
-        "input_type_ids": positions % table_rows(_TABLES[2], 1),
-    }
-    return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
-
-
-def equal_bert(variables: Variables, inputs: Inputs, expected: Outputs, recorded: BertConfig | None) -> Bert | None:
-    """Return a `Bert` that gives the SavedModel's outputs; None if none does.
-
-    `expected` are the SavedModel's outputs for `inputs` without dropout. The dropout rates are `recorded`'s, or 0.1.
-    """
-    is_float32 = all(v.dtype == tf.float32 for v in variables.values())
-    if not is_float32 or set(variables) != set(keras_names(num_layers(variables)).values()):
-        return None
-    (pieces, width), (positions, _), (types, _) = (variables[name].shape for name in _TABLES)
-    for activation in ("gelu_tanh", "gelu_erf"):
-        config = BertConfig(
-            vocab_size=pieces,
-            hidden_size=width,
-            num_hidden_layers=num_layers(variables),
-            num_attention_heads=variables["transformer/layer_0/self_attention/query/kernel"].shape[1],
-            intermediate_size=variables["transformer/layer_0/intermediate/kernel"].shape[1],
-            max_position_embeddings=positions,
-            type_vocab_size=types,
-            hidden_act=activation,
-            hidden_dropout_prob=recorded.hidden_dropout_prob if recorded else 0.1,
-            attention_probs_dropout_prob=recorded.attention_probs_dropout_prob if recorded else 0.1,
-        )
-        bert = Bert(variables, config)
-        found, wanted = (_without_padding(outputs, inputs["input_mask"]) for outputs in (bert(inputs), expected))
-        if len(found) == len(wanted) and all(_agree(a, b) for a, b in zip(found, wanted, strict=True)):
-            return bert
-    return None
-
-
-def _without_padding(outputs: Outputs, mask: tf.Tensor) -> list[tf.Tensor]:
-    weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]
-    states = (*outputs["encoder_outputs"], outputs["sequence_output"])
-    return [*(each * weights for each in states), outputs["pooled_output"]]
-
-
-def _agree(a: tf.Tensor, b: tf.Tensor) -> bool:
-    return a.shape == b.shape and bool(tf.reduce_max(tf.abs(a - b)) <= _LARGEST_DEVIATION * tf.reduce_max(tf.abs(b)))
+_PLAIN: _Operations = _SIMPLE | {"layer_norm": _layer_norm, "gelu_tanh": _gelu_tanh, "gelu_erf": _gelu_erf}

@@ -1,15 +1,12 @@
 """Check and download encoders by name; this module does not load TensorFlow."""
 
-import dataclasses
 import functools
 import pathlib
 import re
 
-import msgspec
-
 from bert_flow_tf.errors import ArgumentError, UserError, suggest, suggest_file
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
+from bert_flow_tf.runs.record import BERT_NAMES
 
 DEMO = "demo"
 HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short, name in BERT_NAMES.items()}
@@ -58,31 +55,3 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> p
         except errors.LocalEntryNotFoundError as error:
             # `reading` would say "no such file" instead of the reason.
             raise OSError(*error.args) from error
-
-
-@dataclasses.dataclass(frozen=True)
-class EncoderSource:
-    """An encoder and its preprocess model, ready to load.
-
-    Attributes:
-      bert_hub: handle for `resolve_encoder`, or a folder's absolute path.
-      preprocess_hub: the preprocess model's handle or path; None if `bert_hub` includes it.
-      do_lower_case: True if the vocabulary is uncased.
-      fingerprint: SHA-256 of weights, graph and vocabulary, equal on every machine. A converted encoder's
-        configuration replaces its graph, whose bytes differ in each conversion.
-      started_from: fingerprint of the encoder from which this one was trained; None for others.
-      encoder_dir, preprocess_dir: the local SavedModels.
-    """
-
-    bert_hub: str
-    preprocess_hub: str | None
-    do_lower_case: bool
-    fingerprint: str
-    started_from: str | None
-    encoder_dir: pathlib.Path = dataclasses.field(compare=False)
-    preprocess_dir: pathlib.Path = dataclasses.field(compare=False)
-
-    @property
-    def files(self) -> EncoderFiles:
-        """The fields that a run's `config.json` records."""
-        return msgspec.convert(self, EncoderFiles, from_attributes=True)

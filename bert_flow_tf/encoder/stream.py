@@ -172,11 +172,12 @@ def embed(
 
 
 def dropout_batcher(
-    encoder: SentenceEncoder, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool = False
+    encoder: SentenceEncoder, tokenizer: Tokenizer, max_seq_length: int, *, seed: int, pad_to_max: bool = False
 ) -> SentenceBatcher:
     """Return a batcher with dropout; `encode_pieces` needs `occurrences`."""
     specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
-    encode = tf.function(functools.partial(encoder.__call__, training=True), input_signature=[specs], autograph=False)
+    call = functools.partial(encoder.__call__, training=True, dropout_seed=seed)
+    encode = tf.function(call, input_signature=[specs], autograph=False)
     return SentenceBatcher(encode, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
 
 

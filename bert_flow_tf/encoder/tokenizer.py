@@ -6,18 +6,19 @@ piece first. This module uses only the matcher of tensorflow-text, because its `
 case folding, which gives other ids for ß, ﬁ, ½ or full-width letters.
 """
 
-import hashlib
 import os
-import pathlib
 import re
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tensorflow_text as text
 
 from bert_flow_tf.data.tasks import read_lines
-from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
+
+if TYPE_CHECKING:
+    from bert_flow_tf.encoder.source import EncoderSource
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORD_CHARS = 200  # A longer word becomes [UNK].
@@ -49,31 +50,21 @@ class Tokenizer(tf.Module):
         self.do_lower_case = bool(do_lower_case)
         self.vocab_size = len(vocab)
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
-        self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
-        # `tokenize_words` limits characters, which have at most four bytes.
+        # `tokenize` limits characters, which have at most four bytes.
         options = {"unknown_token": "[UNK]", "max_bytes_per_word": 4 * MAX_WORD_CHARS, "token_out_type": tf.int32}
         with reading("vocabulary", "word pieces"):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
 
     @classmethod
-    def from_source(cls, source: EncoderSource) -> "Tokenizer":
-        return cls(read_vocabulary(vocabulary_asset(source.preprocess_dir)), source.do_lower_case)
-
-    def tokenize_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Return ids of each word's pieces: ragged int32 [n, (words), (pieces)]."""
-        cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
-        cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
-        cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
-        if self.do_lower_case:
-            cleaned = text.normalize_utf8(tf.strings.lower(cleaned, encoding="utf-8"), "NFD")
-            cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
-        cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
-        words = tf.strings.split(tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " "))
-        too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > MAX_WORD_CHARS
-        return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
+    def from_source(cls, source: "EncoderSource") -> "Tokenizer":
+        return cls(source.pretrained.vocab, source.do_lower_case)
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        return self.tokenize_words(sentences).merge_dims(-2, -1)
+        """Return the ids of the sentences' pieces: ragged int32 [n, (pieces)]."""
+        words = split_words(sentences, self.do_lower_case)
+        too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > MAX_WORD_CHARS
+        words = words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values))
+        return self._matcher.tokenize(words).merge_dims(-2, -1)
 
     def pack(self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
         """Return encoder inputs: rows of `[CLS] pieces[:max_seq_length - 2] [SEP]`.
@@ -100,11 +91,16 @@ class Tokenizer(tf.Module):
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
 
 
-def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
-    files = sorted(path for path in (pathlib.Path(preprocess_dir) / "assets").glob("*") if path.is_file())
-    if len(files) != 1:
-        raise UserError(f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file")
-    return files[0]
+def split_words(sentences: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
+    """Return the words and punctuation of sentences [n]: ragged string [n, (words)]."""
+    cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
+    cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
+    cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
+    if do_lower_case:
+        cleaned = text.normalize_utf8(tf.strings.lower(cleaned, encoding="utf-8"), "NFD")
+        cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
+    cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
+    return tf.strings.split(tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " "))
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:

@@ -11,8 +11,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.reading import reading
 
-# Increase this when a file's format or the conversion of encoders changes; the keys of cached encoders include it.
-FORMAT_VERSION = 2
+# Increase this when a file's format changes; the demo encoder's folder is named after it.
+FORMAT_VERSION = 3
 T = TypeVar("T")
 
 

@@ -9,11 +9,10 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.data.tasks import Task
-from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint
-from bert_flow_tf.encoder.convert.weights import check_arrays
-from bert_flow_tf.encoder.layer import SentenceEncoder, frozen_encoder
+from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.encoder.weights import check_arrays
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import file_digest, reading
@@ -46,10 +45,10 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
     # A checkpoint beside its configuration counts as published; the training of other checkpoints is unknown.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
-    fine_tuning, folder_record = None if published else Training(), read_encoder_record(source.encoder_dir.parent)
-    if published and folder_record is not None and folder_record.started_from is not None:
+    fine_tuning = None if published else Training()
+    if published and source.record.started_from is not None:
         # `convert --run` or `pretrain` wrote the folder.
-        fine_tuning = folder_record.training or Training()
+        fine_tuning = source.record.training or Training()
     name, digest = record.encoder_name(handle, source.preprocess_hub), source.fingerprint
     return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
 
@@ -130,15 +129,10 @@ def build_model(
       losses: settings of training; None if the model will not be trained.
       trainable: True if the encoder will be trained.
     """
-    if not trainable and model.encoder.fingerprint == source.fingerprint:
-        encoder = frozen_encoder(source, model.pooling)
-    else:
-        # Training or a checkpoint changes the variables, so do not share them.
-        encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
+    encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
     length, limit = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
     if not 3 <= length <= limit:
         raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {limit}, the limit of {source.bert_hub}")
-    encoder.dropout_seed = seed
     try:
         flow: Glow | AffineMap | None = None
         if model.flow is not None:

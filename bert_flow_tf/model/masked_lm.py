@@ -7,7 +7,6 @@ import tf_keras
 from official.nlp.modeling.layers import masked_lm
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import replica_sum
 from glow.optimizer import apply_clipped
 
@@ -24,7 +23,8 @@ class MaskedLanguageModel(tf_keras.Model):
 
     Args:
       activation: the head's activation, as a name or function for Keras.
-      initializer_range, seed: standard deviation and seed of the kernel's initial values.
+      initializer_range: standard deviation of the kernel's initial values.
+      seed: seed of these values and of dropout.
     """
 
     def __init__(
@@ -33,11 +33,10 @@ class MaskedLanguageModel(tf_keras.Model):
         super().__init__(name="masked_language_model")
         # Every replica logs values of the global batch, which Keras must not sum.
         self.distribute_reduction_method = "first"
-        table = encoder.variables_by_name.get("word_embeddings/embeddings")
-        # In half precision, rounding would lose most updates.
-        if table is None or table.dtype != tf.float32:
-            raise UserError(f"{encoder.source.bert_hub}: found no float32 word_embeddings, expected a BERT")
+        table = encoder.word_embeddings
+        assert table is not None, "a BERT has word embeddings"
         self.encoder: Any = encoder
+        self._seed = seed
         width = encoder.hidden_size
         initial = tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed)
         self.head: Any = masked_lm.MaskedLM(table, activation, initial, name="cls/predictions")
@@ -63,7 +62,7 @@ class MaskedLanguageModel(tf_keras.Model):
 
     def token_losses(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the cross-entropy of each predicted position, float32 [m], in nats."""
-        states = self.encoder.token_states(inputs, training=training)
+        states = self.encoder.token_states(inputs, training=training, dropout_seed=self._seed)
         labels = tf.reshape(labels, [-1])
         positions = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
         # Sentences have different numbers of predictions, so pass the batch to the head as one long sentence.

@@ -1,7 +1,7 @@
 """Save and load models.
 
-A saved model is an encoder folder with three more files: `flow.npz` has the flow's variables by path, `bert_flow.json`
-the configuration, `README.md` the model card.
+A saved model has the encoder folder `encoder`, which transformers opens, and three files: `flow.npz` has the flow's
+variables by path, `bert_flow.json` the configuration, `README.md` the model card.
 """
 
 import os
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import numpy as np
 
-from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS
-from bert_flow_tf.encoder.handles import EncoderSource, downloaded_model, is_model_name
+from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
+from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import read_json, write_json
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from bert_flow_tf.encoder.layer import SentenceEncoder
+    from bert_flow_tf.encoder.source import EncoderSource
     from bert_flow_tf.encoder.tokenizer import Tokenizer
     from bert_flow_tf.model.siamese import SiameseBertFlow
     from glow.affine import AffineMap
     from glow.flow import Glow
 
-MODEL_FILE, FLOW_FILE, CARD_FILE = "bert_flow.json", "flow.npz", "README.md"
-SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (*ENCODER_PARTS, FLOW_FILE, MODEL_FILE, CARD_FILE))
+ENCODER, MODEL_FILE, FLOW_FILE, CARD_FILE = "encoder", "bert_flow.json", "flow.npz", "README.md"
+SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE))
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
@@ -40,7 +41,7 @@ class EmbeddingModel(Protocol):
     """A tokenizer, an encoder and perhaps a flow, as in `api.BertFlow`."""
 
     record: Model
-    source: EncoderSource
+    source: "EncoderSource"
     encoder: "SentenceEncoder"  # in float32
     cast_encoder: "SentenceEncoder"  # in the model's `dtype`, for `embed_tokens`
     encoder_trained: bool  # True if the encoder's weights differ from `source`
@@ -85,26 +86,42 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
 
 def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
     """Write a model's folder, or nothing after an error; return its path."""
-    # Importing these loads TensorFlow, which takes seconds.
-    from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
-    from bert_flow_tf.encoder.source import resolve_encoder
-
-    original, variables = bert_flow.source, bert_flow.encoder.variables_by_name
-    values = {name: variable.numpy() for name, variable in variables.items()} if bert_flow.encoder_trained else None
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
-        write_with_weights(folder, original, values, {"kind": "exported"})
-        source = resolve_encoder(bert_hub=str(folder))
-        if values is None and source.fingerprint != original.fingerprint:
-            raise UserError(f"{original.bert_hub}: its files have changed since it was loaded; load the model again")
+        (folder / ENCODER).mkdir()
+        fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         if bert_flow.flow is not None:
             np.savez(folder / FLOW_FILE, **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()})
         fields: Any = {name: getattr(bert_flow, name) for name in ("embedding_size", "prompts", "similarity_fn_name")}
-        fields |= {"made_by": made_by("save"), "model": _record(bert_flow, source)}
-        config = SavedModelConfig(do_lower_case=source.do_lower_case, **fields)
+        fields |= {"made_by": made_by("save"), "model": _record(bert_flow, fingerprint)}
+        config = SavedModelConfig(do_lower_case=bert_flow.source.do_lower_case, **fields)
         write_json(folder / MODEL_FILE, config)
         card = _model_card(pathlib.Path(os.path.abspath(path)).name, config)
         (folder / CARD_FILE).write_text(card, encoding="utf-8")
     return pathlib.Path(path)
+
+
+def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> str:
+    """Write an encoder folder; return the encoder's fingerprint."""
+    # Importing these loads TensorFlow, which takes seconds.
+    from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
+    from bert_flow_tf.encoder.saved_model_encoder import Program
+
+    source, trained = bert_flow.source, bert_flow.encoder_trained
+    if isinstance(source.pretrained, Program) and not trained:
+        source.pretrained.write(folder)
+        return source.fingerprint
+    started: Any = {"started_from": source.record.started_from, "training": source.record.training}
+    bert = bert_flow.encoder.read_pretrained(
+        EncoderRecord(
+            kind="saved model",
+            do_lower_case=source.do_lower_case,
+            pooling=bert_flow.sentence_embedding_type,
+            max_seq_length=bert_flow.max_seq_length,
+            **({"started_from": source.fingerprint} if trained else started),
+        )
+    )
+    write_encoder(folder, bert)
+    return bert.fingerprint
 
 
 def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
@@ -139,28 +156,28 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
     return ModelCard.from_template(data, template_path=template, trainings=trainings, **values).content
 
 
-def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
+def _record(bert_flow: EmbeddingModel, fingerprint: str) -> Model:
     """Return the model's record, with names instead of paths."""
     encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
     # If weights were changed in Python, their training is unknown.
     fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
-    values: Any = {"handle": handle, "fingerprint": source.fingerprint, "fine_tuning": fine_tuning}
+    values: Any = {"handle": handle, "fingerprint": fingerprint, "fine_tuning": fine_tuning}
     encoder = msgspec.structs.replace(encoder, **values)
     name = checkpoint and pathlib.Path(checkpoint).name
     return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
 
 
-def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, SavedModelConfig]:
+def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", "EncoderSource", SavedModelConfig]:
     """Return the model of `save`'s folder, its encoder and its configuration."""
-    from bert_flow_tf.encoder.convert.weights import check_arrays
     from bert_flow_tf.encoder.source import resolve_encoder
+    from bert_flow_tf.encoder.weights import check_arrays
     from bert_flow_tf.model.build import build_model
 
     path = pathlib.Path(path)
     config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
     # Use an absolute path, because a relative one may equal a name such as `demo`.
-    folder, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
+    folder, fingerprint = str(path.resolve() / ENCODER), str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
     source = resolve_encoder(bert_hub=folder, recorded=recorded)
     model = build_model(source, config.model)

@@ -51,7 +51,7 @@ class SiameseBertFlow(tf_keras.Model):
       num_labels: number of classes; None for regression on cosine similarity.
       low_dim: embedding size after `reduce_dimension`; not positive for all channels.
       losses: settings of the losses; by default, all pairs have a supervised loss, and the flow has none.
-      seed: seed of the classifier's initial values.
+      seed: seed of the classifier's initial values and of the encoder's dropout.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class SiameseBertFlow(tf_keras.Model):
         self.distribute_reduction_method = "first"
         self.encoder: Any = encoder
         self.flow: Any = flow
+        self._seed = seed
         self.num_labels, self.low_dim, self.loss_settings = num_labels, low_dim, losses or LossSettings()
         self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
@@ -103,7 +104,7 @@ class SiameseBertFlow(tf_keras.Model):
             return tf.reshape(inputs["embedding"], [-1, inputs["embedding"].shape[-1]])
         # Flatten pairs [n, 2, …] to sentences [2n, …].
         tokens = {name: tf.reshape(v, tf.concat([[-1], tf.shape(v)[2:]], axis=0)) for name, v in inputs.items()}
-        return self.encoder(tokens, training=training)
+        return self.encoder(tokens, training=training, dropout_seed=self._seed)
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Return both embeddings, their cosine and the flow's loss.

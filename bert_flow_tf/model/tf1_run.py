@@ -12,10 +12,9 @@ import tensorflow as tf
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
 from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint, run_step
-from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, read_tf1_config, tf1_arrays
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.tokenizer import vocabulary_asset
+from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output, output_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
@@ -98,15 +97,16 @@ def convert_tf1_run(
 def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
     """Write a run as a TF1 checkpoint; return its prefix.
 
-    Beside it are `vocab.txt` and, for a converted encoder, `bert_config.json`, for the original's flags `--vocab_file`
-    and `--bert_config_file`, and for `convert_tf1_run`.
+    Beside it are `vocab.txt` and `bert_config.json`, for the original's flags `--vocab_file` and `--bert_config_file`,
+    and for `convert_tf1_run`.
     """
     out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
     prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)
     build.restore(build.checkpoint_parts(model, config.encoder_trained), prefix)
-    arrays = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
+    bert = model.encoder.read_pretrained(source.record)
+    arrays = {**bert.weights}
     if model.flow is not None:
         arrays |= tf1_variables(model.flow)
     if model.output_weights is not None:
@@ -120,11 +120,9 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
         # TensorFlow's function for this would log a deprecation.
         (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         write_json(folder / folders.TF1_RECORD_FILE, {"run_of_bert_flow_tf": prefix.name, "encoder": source.files})
-        (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
-        config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
-        if config_file.is_file():
-            fields = msgspec.structs.asdict(read_tf1_config(config_file))
-            # The original has only the approximate GELU and calls it gelu.
-            fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")
-            write_json(folder / BERT_CONFIG_FILE, fields)
+        (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8")
+        fields = msgspec.structs.asdict(bert.config)
+        # The original has only the approximate GELU and calls it gelu.
+        fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")
+        write_json(folder / BERT_CONFIG_FILE, fields)
     return out_dir / name

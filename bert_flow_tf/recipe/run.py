@@ -222,20 +222,16 @@ def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outc
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)
         clear_run(stage.settings.output_dir)
-    # Import it here, so that mistakes above are found before TensorFlow loads, which takes seconds.
-    from bert_flow_tf.encoder.layer import sharing_encoders
-
     outcomes = []
-    with sharing_encoders():
-        for position, stage in enumerate(stages, start=1):
-            print(f"[{position}/{len(stages)}] {stage.title}", flush=True)
-            start = time.monotonic()
-            seconds = time.monotonic() - start if stage.run() else None
-            if seconds is None:
-                print("  done before", flush=True)
-            outcomes.append(Outcome(stage, seconds, stage.scores()))
-            # Free this stage's model before the next one is built.
-            gc.collect()
+    for position, stage in enumerate(stages, start=1):
+        print(f"[{position}/{len(stages)}] {stage.title}", flush=True)
+        start = time.monotonic()
+        seconds = time.monotonic() - start if stage.run() else None
+        if seconds is None:
+            print("  done before", flush=True)
+        outcomes.append(Outcome(stage, seconds, stage.scores()))
+        # Free this stage's model before the next one is built.
+        gc.collect()
     return outcomes
 
 

@@ -98,6 +98,7 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
     bert_hub: str
     preprocess_hub: str | None
     fingerprint: str
+    files_digest: str | None = None  # of a SavedModel, which is a program; another one is not loaded
 
 
 class RunConfig(Result, frozen=True, kw_only=True, tag="run"):

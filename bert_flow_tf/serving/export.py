@@ -1,11 +1,13 @@
 """Export a model in any format, and check the written files."""
 
+import contextlib
 import copy
 import dataclasses
+import logging
 import os
 import pathlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -144,6 +146,16 @@ def export_model(
                 norms = np.linalg.norm(model.flow.variables_by_path["matrix"], axis=0)
                 tolerance = max(tolerance, 1e-6 * float(norms.max()))
             return _check(path, found, expected, tolerance, dtype)
+
+
+@contextlib.contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """Hide warnings about untraced functions, which do not help users."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def latents_of(flow: Glow | AffineMap | None) -> Callable[[tf.Tensor], tf.Tensor]:

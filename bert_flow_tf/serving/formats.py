@@ -22,7 +22,7 @@ EXPORT_FORMATS = {
         "an export for sentence-transformers",
         "modules.json",
         (
-            *(DESCRIPTION_FILE, "config.json", "model.safetensors", *_TOKENIZER_FILES, "modules.json"),
+            *(DESCRIPTION_FILE, "config.json", "model.safetensors", *_TOKENIZER_FILES, "source.json", "modules.json"),
             *("sentence_bert_config.json", "config_sentence_transformers.json"),
             *("*_WeightedLayerPooling", "*_Pooling", "*_Dense", "*_Normalize"),
         ),

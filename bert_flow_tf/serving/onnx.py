@@ -6,13 +6,12 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
-from bert_flow_tf.encoder.convert.hugging_face import write_hugging_face_tokenizer
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
+from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import reduce_dimension
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
 
 _OPSET = 18
@@ -40,8 +39,8 @@ def write_onnx(model: EmbeddingModel, description: Description, folder: pathlib.
             opset=_OPSET,
             output_path=str(folder / ONNX_FILE),
         )
-    vocabulary = vocabulary_asset(model.source.preprocess_dir)
-    write_hugging_face_tokenizer(folder, vocabulary, description.do_lower_case, description.max_seq_length)
+    vocab = model.source.pretrained.vocab
+    write_tokenizer(folder, vocab, description.do_lower_case, description.max_seq_length)
     write_json(folder / DESCRIPTION_FILE, description)
     if importlib.util.find_spec("onnxruntime") is None:
         return None

@@ -1,20 +1,15 @@
 """Write a folder for sentence-transformers: BERT, pooling, and the flow as `Dense`."""
 
 import pathlib
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import safetensors.numpy
 
-from bert_flow_tf.encoder.convert.folders import MODULES_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.hugging_face import (
-    BERT_SETTINGS_FILE,
-    write_hugging_face_bert,
-    write_hugging_face_tokenizer,
-)
-from bert_flow_tf.encoder.convert.weights import tf1_arrays
+from bert_flow_tf.encoder.convert.encoder_folder import Module, write_encoder, write_modules
+from bert_flow_tf.encoder.convert.folders import WEIGHTS_FILE
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
-from bert_flow_tf.encoder.tokenizer import vocabulary_asset
+from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
@@ -24,8 +19,6 @@ from glow.flow import Glow
 from glow.folded import DenseLayer, dense_layers, has_dense_layers
 
 _REDUCERS = {masked_mean: "mean", first_token: "cls"}
-# A module has a name, settings and tensors.
-_Module = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 
 
 def write_sentence_transformers(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray:
@@ -37,36 +30,22 @@ def write_sentence_transformers(model: EmbeddingModel, description: Description,
     Raises:
       UserError: the library has no module for the pooling or the couplings.
     """
-    config, source = model.encoder.bert_config, model.source
-    if config is None:
-        raise _unsupported(f"the encoder {source.bert_hub}")
-    weights = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
-    modules = _pooling_modules(model, weights)
+    if model.encoder.bert_config is None:
+        raise _unsupported(f"the encoder {model.source.bert_hub}")
+    length, lower = description.max_seq_length, description.do_lower_case
+    record = EncoderRecord(kind="export", do_lower_case=lower, max_seq_length=length)
+    bert = model.encoder.read_pretrained(record)
+    modules = _pooling_modules(model, bert.weights)
     layers = _flow_layers(model)
     first_layer = len(modules) + 1
     modules += [_dense(layer) for layer in layers]
     if description.normalized:
         modules.append(("Normalize", {}, {}))
     all_layers = any(name == "WeightedLayerPooling" for name, _, _ in modules)
-    write_hugging_face_bert(folder, config, weights, output_hidden_states=all_layers)
-    vocabulary = vocabulary_asset(source.preprocess_dir)
-    write_hugging_face_tokenizer(folder, vocabulary, source.do_lower_case, description.max_seq_length)
-    write_json(folder / BERT_SETTINGS_FILE, {"max_seq_length": description.max_seq_length, "do_lower_case": False})
+    write_encoder(folder, bert, output_hidden_states=all_layers)
+    write_modules(folder, modules, length)
     settings = {"prompts": model.prompts, "similarity_fn_name": model.similarity_fn_name}
     write_json(folder / "config_sentence_transformers.json", {"model_type": "SentenceTransformer", **settings})
-    paths = [("Transformer", ""), *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1))]
-    # These type names work in all versions of the library.
-    module_list = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for i, (name, path) in enumerate(paths)
-    ]
-    write_json(folder / MODULES_FILE, module_list)
-    for (_, path), (_, options, tensors) in zip(paths[1:], modules, strict=True):
-        (folder / path).mkdir()
-        if options:
-            write_json(folder / path / "config.json", options)
-        if tensors:
-            safetensors.numpy.save_file(tensors, folder / path / WEIGHTS_FILE, {"format": "pt"})
     write_json(folder / DESCRIPTION_FILE, description)
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
     for i in range(first_layer, first_layer + len(layers)):
@@ -80,7 +59,7 @@ def _unsupported(what: str) -> ArgumentError:
     return ArgumentError(f"format: sentence-transformers has no module for {what}, expected savedmodel or onnx")
 
 
-def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> list[_Module]:
+def _pooling_modules(model: EmbeddingModel, weights: Mapping[str, np.ndarray]) -> list[Module]:
     encoder, name = model.encoder, model.sentence_embedding_type
     pooling, layers, width = encoder.pooling, encoder.num_layers, encoder.hidden_size
     if not pooling.layers:
@@ -97,7 +76,7 @@ def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> l
     return modules
 
 
-def _pool(width: int, mode: str) -> _Module:
+def _pool(width: int, mode: str) -> Module:
     modes = {"cls": "cls_token", "mean": "mean_tokens"}
     settings = {f"pooling_mode_{key}": name == mode for name, key in modes.items()}
     return "Pooling", {"word_embedding_dimension": width, **settings}, {}
@@ -115,7 +94,7 @@ def _flow_layers(model: EmbeddingModel) -> list[DenseLayer]:
     return layers
 
 
-def _dense(layer: DenseLayer, activation: str = "linear.Identity") -> _Module:
+def _dense(layer: DenseLayer, activation: str = "linear.Identity") -> Module:
     kernel = np.ascontiguousarray(layer.kernel.T, dtype=np.float32)
     tensors = {"linear.weight": kernel, "linear.bias": layer.bias.astype(np.float32)}
     if layer.slope != 1.0:

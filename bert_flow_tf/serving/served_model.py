@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,13 +10,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 
 
 def write_savedmodel(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray:
@@ -25,18 +25,19 @@ def write_savedmodel(model: EmbeddingModel, description: Description, folder: pa
       UserError: it cannot be loaded again.
     """
     module = ServedBertFlow(model, description)
-    with quiet_tensorflow():
-        tf.saved_model.save(
-            module,
-            str(folder),
-            signatures={
-                "serving_default": module.embed_sentences,
-                "similarity": module.similarity,
-                "tokens": module.embed_tokens,
-                "pooled": module.pool_sentences,
-            },
-            options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
-        )
+    signatures = {
+        "serving_default": module.embed_sentences,
+        "similarity": module.similarity,
+        "tokens": module.embed_tokens,
+        "pooled": module.pool_sentences,
+    }
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    with quiet_tensorflow(), tempfile.TemporaryDirectory() as scratch:
+        # Clients that send ids need the vocabulary.
+        vocabulary = pathlib.Path(scratch, "vocab.txt")
+        vocabulary.write_text("".join(f"{piece}\n" for piece in model.source.pretrained.vocab), encoding="utf-8")
+        module.vocabulary = tf.saved_model.Asset(str(vocabulary))
+        tf.saved_model.save(module, str(folder), signatures=signatures, options=options)
     (folder / "assets.extra").mkdir()
     write_json(folder / "assets.extra" / "config.json", description)
     try:
@@ -88,7 +89,6 @@ class ServedBertFlow(tf.Module):
 
     def __init__(self, model: EmbeddingModel, description: Description) -> None:
         super().__init__(name="bert_flow")
-        self.vocabulary = tf.saved_model.Asset(str(vocabulary_asset(model.source.preprocess_dir)))
         self.tokenizer = model.tokenizer
         encoder, flow = model.encoder, model.flow
         self._latents = latents_of(flow)

@@ -15,11 +15,12 @@ from tqdm import tqdm
 
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.bert import Inputs
-from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
+from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
+from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.checkpoints import save_checkpoint
@@ -91,16 +92,15 @@ def pretrain(
             losses = _fit(model, steps, settings, pieces, tokenizer, hide_bar)
             stages.end("train")
             results = write_results(config, steps, stages, losses)
-        origin = {
-            "kind": MASKED_LM,
-            "steps": results.steps,
-            "dev_losses": results.dev_losses,
-            "pooler": "as in the encoder that it started from",
-            "training": msgspec.to_builtins(results.model.encoder.fine_tuning),
-        }
-        variables = {name: variable.numpy() for name, variable in model.encoder.variables_by_name.items()}
+        record = EncoderRecord(
+            kind=MASKED_LM,
+            do_lower_case=source.do_lower_case,
+            started_from=source.fingerprint,
+            training=results.model.encoder.fine_tuning,
+            dev_losses=results.dev_losses,
+        )
         with new_folder(out) as folder:
-            write_with_weights(folder, source, variables, origin)
+            write_encoder(folder, model.encoder.read_pretrained(record))
         _remove_checkpoints(run_dir)
         return results
 
@@ -156,15 +156,14 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
     length, limit = settings.max_seq_length, encoder.max_seq_length
     if limit and length > limit:
         raise ArgumentError(f"max_seq_length: found {length}, expected at most the encoder's {limit} positions")
-    encoder.dropout_seed = settings.seed
-    config = encoder.bert_config
-    # TF-Hub's BERTs have no config; they use TF1's GELU.
-    name = "gelu_tanh" if config is None else config.hidden_act
+    if (config := encoder.bert_config) is None:
+        raise UserError(f"{source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
+    name = config.hidden_act
     is_gelu = name.startswith("gelu")
     model = MaskedLanguageModel(
         encoder,
         activation=functools.partial(tf.nn.gelu, approximate=name == "gelu_tanh") if is_gelu else name,
-        initializer_range=0.02 if config is None else config.initializer_range,
+        initializer_range=config.initializer_range,
         seed=settings.seed,
     )
     schedule = WarmupLinearDecay(settings.learning_rate, settings.steps, settings.num_warmup_steps)

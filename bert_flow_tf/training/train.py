@@ -130,8 +130,8 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return cached[sentences]
 
-    elif settings.encoder_is_frozen and encoder.has_seeded_dropout:
-        batcher = dropout_batcher(encoder, tokenizer, length, pad)
+    elif settings.encoder_is_frozen and encoder.seeds_dropout:
+        batcher = dropout_batcher(encoder, tokenizer, length, seed=settings.seed, pad_to_max=pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)

@@ -30,9 +30,9 @@ def pytest_configure():
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder_dir(tiny_source):
+def tiny_encoder_dir(tiny_source, tmp_path_factory):
     """Encoder folder of the golden data's BERT."""
-    return tiny_source.encoder_dir.parent
+    return write_encoder_folder(tmp_path_factory.mktemp("tiny") / "encoder", tiny_source.pretrained)
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +71,10 @@ def small_hugging_face_dir(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def small_encoder_dir(small_hugging_face_dir, built_once):
+def small_encoder_dir(small_hugging_face_dir, tmp_path_factory):
     """Encoder folder of `small_hugging_face_dir`."""
-    return built_once(
-        "small_encoder", lambda folder: write_encoder_folder(folder, read_hugging_face(small_hugging_face_dir))
-    )
+    folder = tmp_path_factory.mktemp("small") / "encoder"
+    return write_encoder_folder(folder, read_hugging_face(small_hugging_face_dir))
 
 
 @pytest.fixture(scope="session")
@@ -85,10 +84,12 @@ def small_source(small_encoder_dir):
 
 
 @pytest.fixture(scope="session")
-def sentence_transformer_cache(golden_dir, built_once):
-    """A cache with the converted sentence-transformers model of the golden data."""
-    folder = golden_dir / "transformers" / "sentence_transformer"
-    return built_once("sentence_transformer", lambda cache: resolve_encoder(bert_hub=folder, cache_dir=cache))
+def small_hub_dir(small_source, require, built_once):
+    """TF-Hub's encoder and preprocess model of `small_source`, by tf-models."""
+    require("official")
+    from bert_flow_tf.serving.tf_hub import write_tf_hub
+
+    return built_once("small_hub", lambda folder: write_tf_hub(folder, small_source.pretrained))
 
 
 @pytest.fixture(scope="session")
@@ -98,19 +99,17 @@ def sts_run(tiny_trio, built_once):
 
     def train(root):
         stsb = small_runs.write_stsb(root / "STS-B", small_runs.TINY_WORDS[:25], (12, 12, 12))
-        settings = {name: value for name, value in tiny_trio.items() if name != "cache_dir"}
+        settings = {**tiny_trio}
         settings |= {"task_name": "STS-B", "data_dir": str(stsb), "output_parent_dir": str(root), "exp_name": "run"}
         settings |= {"do_train": True, "do_predict": True, "num_train_epochs": 1.0, "train_batch_size": 4}
         settings |= {"sentence_embedding_type": "avg-last-2", "max_seq_length": 8}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
-            small_runs.run(settings, flow=1, flow_loss=1, num_examples=0)
-        (root / "places.json").write_text(json.dumps([str(root), str(tiny_trio["cache_dir"])]))
+        small_runs.run(settings, flow=1, flow_loss=1, num_examples=0)
+        (root / "place.json").write_text(json.dumps(str(root)))
 
     root = built_once("sts_run", train)
-    config = (root / "run" / "config.json").read_text()
-    for there, here in zip(json.loads((root / "places.json").read_text()), (root, tiny_trio["cache_dir"]), strict=True):
-        config = config.replace(there, str(here))
+    config = (
+        (root / "run" / "config.json").read_text().replace(json.loads((root / "place.json").read_text()), str(root))
+    )
     (root / "run" / "config.json").write_text(config)
     return root / "run"
 

@@ -18,10 +18,8 @@ ENCODES = ("encode", "encode_query", "encode_document")
 
 
 @pytest.fixture(scope="module")
-def model(golden_dir, sentence_transformer_cache):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERT_FLOW_CACHE", str(sentence_transformer_cache))
-        yield BertFlow.from_hub(golden_dir / "transformers" / "sentence_transformer")
+def model(golden_dir):
+    return BertFlow.from_hub(golden_dir / "transformers" / "sentence_transformer")
 
 
 @pytest.fixture(scope="module")

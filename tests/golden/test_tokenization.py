@@ -1,11 +1,11 @@
-"""Ids of the original's tokenizer, in all three forms."""
+"""Ids of the original's tokenizer, here, in exports and in folders."""
 
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_hub as hub
+import tokenizers
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.data.tasks import read_split
@@ -43,11 +43,14 @@ def test_all_awkward_strings(source, reference, deviation):
     np.testing.assert_array_equal(found["input_type_ids"], np.zeros_like(expected))
 
 
-def test_all_awkward_strings_in_the_preprocess_model(source, reference):
+def test_all_awkward_strings_in_the_folders_tokenizer(demo_dir, reference):
+    # This library is transformers' tokenizer; its encode method has this option by tokenizer_config.json.
     texts, length, expected = reference
-    preprocess = hub.load(str(source.preprocess_dir))
-    found = preprocess.bert_pack_inputs([preprocess.tokenize(tf.constant(texts))], seq_length=tf.constant(length))
-    assert differing(texts, found["input_word_ids"].numpy(), expected) == []
+    theirs = tokenizers.Tokenizer.from_file(str(demo_dir / "tokenizer.json"))
+    theirs.encode_special_tokens = json.loads((demo_dir / "tokenizer_config.json").read_text())["split_special_tokens"]
+    theirs.enable_truncation(length)
+    theirs.enable_padding(length=length)
+    assert differing(texts, [one.ids for one in theirs.encode_batch(texts)], expected) == []
 
 
 def test_all_awkward_strings_in_the_exported_graph(source, reference, tmp_path):

@@ -3,13 +3,10 @@
 import pathlib
 import re
 
-from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_with_weights
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
-from bert_flow_tf.encoder.convert.weights import check_arrays, read_tf1_config, variable_shapes
-from bert_flow_tf.encoder.handles import EncoderSource
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
+from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, check_arrays, read_tf1_config, variable_shapes
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
@@ -42,7 +39,7 @@ def read_tf1(
     stored = Checkpoint(prefix)
     weights = stored.read(name for name in stored.shapes if not _EXTRAS.match(name))
     check_arrays(weights, variable_shapes(config), prefix, "this configuration")
-    return Pretrained(config, vocab, weights, do_lower_case, {"kind": "TF1 checkpoint"})
+    return Pretrained(config, vocab, weights, EncoderRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case))
 
 
 def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
@@ -64,14 +61,14 @@ def run_step(prefix: AnyPath) -> int:
     return int(Checkpoint(prefix)[f"step{_SUFFIX}"])
 
 
-def convert_run(prefix: AnyPath, source: EncoderSource, out_dir: AnyPath, *, overwrite: bool = False) -> pathlib.Path:
-    """Write the encoder that a run trained from `source`; return its folder."""
+def read_run(prefix: AnyPath, start: Pretrained) -> Pretrained:
+    """Read the BERT that a run trained from `start`."""
     checkpoint = Checkpoint(prefix)
-    keys = [key for key in checkpoint.shapes if key.startswith(_PREFIX) and key.endswith(_SUFFIX)]
-    if not keys:
-        raise UserError(f"{prefix}: the run did not train its encoder; use {source.bert_hub}")
     # tf.train.Checkpoint writes ".S" for the "/" of a name.
-    variables = {key.removeprefix(_PREFIX).removesuffix(_SUFFIX).replace(".S", "/"): checkpoint[key] for key in keys}
-    with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
-        write_with_weights(folder, source, variables, {"kind": "run", "name": pathlib.Path(prefix).name})
-    return pathlib.Path(out_dir)
+    keys = {name: f"{_PREFIX}{name.replace('/', '.S')}{_SUFFIX}" for name in variable_shapes(start.config)}
+    weights = checkpoint.read(key for key in keys.values() if key in checkpoint.shapes)
+    weights = {name: weights[key] for name, key in keys.items() if key in weights}
+    check_arrays(weights, variable_shapes(start.config), prefix, "the encoder that the run started from")
+    lower = start.record.do_lower_case
+    record = EncoderRecord(kind="run", do_lower_case=lower, started_from=start.fingerprint)
+    return Pretrained(start.config, start.vocab, weights, record)

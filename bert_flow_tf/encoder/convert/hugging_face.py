@@ -1,41 +1,48 @@
-"""Read and write BERT folders of Hugging Face and sentence-transformers.
+"""Read BERT folders of Hugging Face and sentence-transformers.
 
 This module does not read pickled weights, because unpickling can run code.
 """
 
 import dataclasses
-import os
 import pathlib
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
-import safetensors.numpy
+import safetensors
+import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.encoder_folder import Pretrained
-from bert_flow_tf.encoder.convert.folders import MODULES_FILE, VOCAB_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.weights import (
-    LAYER_NORM_EPS,
-    LAYER_PARTS,
+from bert_flow_tf.encoder.convert.folders import (
+    BERT_SETTINGS_FILE,
+    MODULES_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCAB_FILE,
+    WEIGHTS_FILE,
+    read_encoder_record,
+)
+from bert_flow_tf.encoder.convert.tokenizer_files import read_case
+from bert_flow_tf.encoder.tokenizer import read_vocabulary
+from bert_flow_tf.encoder.weights import (
     WORD_EMBEDDINGS,
     BertConfig,
+    EncoderRecord,
+    Pretrained,
     check_arrays,
     read_bert_config,
     variable_shapes,
 )
-from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, is_uncased, read_vocabulary
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.reading import reading
 
-_TOKENIZER_FILE, _TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
-BERT_SETTINGS_FILE = "sentence_bert_config.json"
 # Older versions say mean_tokens and cls_token. The library's cls is the last layer's state, not the pooled output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
 _DEFAULT_LENGTH = 512
+# The types of safetensors that a BERT may have.
+_TYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "BF16": tf.bfloat16.as_numpy_dtype, "I64": "i8", "I32": "i4"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +63,18 @@ class Family:
     key: Callable[[str], str | None] = lambda key: key
 
 
+_DISTILBERT_PARTS = {
+    **{f"attention.self.{name}": f"attention.{name[0]}_lin" for name in ("query", "key", "value")},
+    **{"attention.output.dense": "attention.out_lin", "attention.output.LayerNorm": "sa_layer_norm"},
+    **{"intermediate.dense": "ffn.lin1", "output.dense": "ffn.lin2", "output.LayerNorm": "output_layer_norm"},
+}
+
+
 def _distilbert_key(key: str) -> str | None:
     if key == "embeddings.token_type_embeddings.weight":
         return None
     layer = re.fullmatch(r"encoder\.(layer\.\d+)\.(.+)\.(weight|bias)", key)
-    return f"transformer.{layer[1]}.{LAYER_PARTS[layer[2].replace('.', '/')][1]}.{layer[3]}" if layer else key
+    return f"transformer.{layer[1]}.{_DISTILBERT_PARTS[layer[2]]}.{layer[3]}" if layer else key
 
 
 _DISTILBERT_KEYS = {
@@ -92,33 +106,30 @@ class SentenceTransformer(msgspec.Struct, frozen=True):
 
 
 def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) -> Pretrained:
-    """Read a Hugging Face or sentence-transformers folder.
+    """Read an encoder folder, or another one of Hugging Face or sentence-transformers.
+
+    The weights stay in the file; only other types than float32 are copied into memory.
 
     Args:
       folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
         sentence-transformers folder (with `modules.json`) also gives pooling and length.
       hidden_act: activation that replaces the folder's, such as gelu_tanh to compare with TF1 code.
     """
+    record = read_encoder_record(folder)
     settings = sentence_transformer(folder)
     bert = folder / settings.transformer
     config, family = read_hugging_face_config(bert / "config.json")
-    weights, tokenizer = read_hugging_face_weights(bert, config, family), _settings(bert / _TOKENIZER_FILE)
+    weights = read_hugging_face_weights(bert, config, family)
     # Newer versions of transformers write only tokenizer.json.
-    ids = {} if (bert / VOCAB_FILE).is_file() else tokenizer.get("model", {}).get("vocab", {})
+    ids = {} if (bert / VOCAB_FILE).is_file() else _settings(bert / TOKENIZER_FILE).get("model", {}).get("vocab", {})
     vocab = sorted(ids, key=ids.__getitem__) or read_vocabulary(bert / VOCAB_FILE)
     # Drop the unused rows that some models have for speed.
     weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
     changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
-    source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
-    normalizer = tokenizer.get("normalizer") or _settings(bert / _TOKENIZER_CONFIG_FILE)
-    do_lower_case = normalizer.get("lowercase", normalizer.get("do_lower_case"))
-    kind, strip_accents = normalizer.get("type", "BertNormalizer"), normalizer.get("strip_accents")
-    if kind != "BertNormalizer" or strip_accents not in (None, do_lower_case):
-        expected = f"expected BertNormalizer with {do_lower_case}, as in TF1's BERT"
-        raise UserError(f"{bert}: normalizer: found {kind} with strip_accents {strip_accents}, {expected}")
-    if do_lower_case is None:
-        do_lower_case = is_uncased(None, vocab, folder.absolute().name)
-    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, do_lower_case, source)
+    if record is None:
+        own: Any = {"pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
+        record = EncoderRecord(kind="Hugging Face", do_lower_case=read_case(bert, vocab, folder.absolute().name), **own)
+    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, record)
 
 
 def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
@@ -143,10 +154,10 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
-    names = (BERT_SETTINGS_FILE, _TOKENIZER_CONFIG_FILE, "config.json")
+    names = (BERT_SETTINGS_FILE, TOKENIZER_CONFIG_FILE, "config.json")
     bert_settings, tokenizer_settings, config = (_settings(bert / name) for name in names)
     if bert_settings.get("do_lower_case"):
-        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected it in {_TOKENIZER_FILE}")
+        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected it in {TOKENIZER_FILE}")
     # Without this setting, the library uses the tokenizer's length or the number of positions, whichever is smaller.
     found, positions = bert_settings.get("max_seq_length"), config.get("max_position_embeddings")
     if found is not None and not (isinstance(found, int) and 3 <= found <= (positions or found)):
@@ -168,6 +179,21 @@ def hugging_face_name(tf1_name: str) -> str:
     return re.sub(r"/beta$", "/bias", name).replace("/", ".")
 
 
+def map_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Return a file's arrays by name; they are maps of the file."""
+    with reading(path, "a safetensors file"):
+        # The library checks the header, whose offsets are then right.
+        with safetensors.safe_open(path, "np"), path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = msgspec.json.decode(file.read(size), type=dict[str, dict])
+        header.pop("__metadata__", None)
+        data = np.memmap(path, np.uint8, "r", offset=8 + size)
+        return {
+            name: data[slice(*entry["data_offsets"])].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
+            for name, entry in header.items()
+        }
+
+
 def read_hugging_face_weights(
     folder: pathlib.Path, config: BertConfig, family: Family = FAMILIES["bert"]
 ) -> dict[str, np.ndarray]:
@@ -179,10 +205,7 @@ def read_hugging_face_weights(
     files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
     if not files:
         raise UserError(f"{path}: missing, expected the weights as safetensors")
-    stored: dict[str, np.ndarray] = {}
-    for file in files:
-        with reading(file, "a safetensors file"):
-            stored |= safetensors.numpy.load_file(file)
+    stored = {name: array for file in files for name, array in map_safetensors(file).items()}
     # Files converted from TF1 checkpoints have the names gamma and beta.
     keys = {key: re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)) for key in stored}
     tensors = {keys[key].removeprefix(family.prefix): tensor for key, tensor in stored.items()}
@@ -198,46 +221,6 @@ def read_hugging_face_weights(
             names[name], shapes[found] = found, shape[:: -1 if name.endswith("/kernel") else 1]
     check_arrays(tensors, shapes, files[0], "this configuration")
     for name, key in names.items():
-        value = tensors[key].astype(np.float32)
+        value = tensors[key].astype(np.float32, copy=False)
         weights[name] = value.T if name.endswith("/kernel") else value
     return weights
-
-
-def write_hugging_face_bert(
-    folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
-) -> None:
-    """Write `config.json` and `model.safetensors` from weights by TF1 name."""
-    act = config.hidden_act
-    activation = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}.get(act, act)
-    kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
-    write_json(folder / "config.json", kind | msgspec.structs.asdict(config) | {"hidden_act": activation} | fields)
-    tensors = {
-        hugging_face_name(name): np.ascontiguousarray(value.T if name.endswith("/kernel") else value)
-        for name, value in weights.items()
-    }
-    safetensors.numpy.save_file(tensors, folder / WEIGHTS_FILE, {"format": "pt"})
-
-
-def write_hugging_face_tokenizer(
-    folder: pathlib.Path, vocab_file: str | os.PathLike, do_lower_case: bool, max_seq_length: int
-) -> None:
-    shutil.copyfile(vocab_file, folder / VOCAB_FILE)
-    ids = {piece: i for i, piece in enumerate(read_vocabulary(vocab_file))}
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
-    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
-    word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
-    tokenizer = {
-        **{"version": "1.0", "truncation": None, "padding": None},
-        "added_tokens": [{"id": ids[token], "content": token, **plain} for token in SPECIAL],
-        "normalizer": normalizer | {"lowercase": do_lower_case},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {"type": "BertProcessing", **packing},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
-    }
-    write_json(folder / _TOKENIZER_FILE, tokenizer)
-    # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a word's length.
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
-    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
-    write_json(folder / _TOKENIZER_CONFIG_FILE, settings | names | {"do_lower_case": do_lower_case})

@@ -9,12 +9,6 @@ from tests.bert_flow_tf import small_runs
 PAIRS = {"train": 20, "dev": 14, "test": 16}
 
 
-@pytest.fixture
-def cache(tiny_trio, monkeypatch):
-    """The cache in which `sts_run` finds its encoder."""
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
-
-
 @pytest.fixture(scope="session")
 def small_glue_dir(tmp_path_factory):
     """Folder with STS-B in GLUE's layout, the test split's scores too."""

@@ -13,11 +13,9 @@ from bert_flow_tf.evaluation.lexical import edit_distances
 from tests.bert_flow_tf.commands.conftest import PAIRS
 from tests.refusals import succeeds
 
-pytestmark = pytest.mark.usefixtures("cache")
-
 
 @pytest.fixture
-def models(sts_run, cache):
+def models(sts_run):
     """The run with its flow, and its encoder without."""
     run = BertFlow.load(sts_run)
     return run, BertFlow.from_hub(run.source.bert_hub, sentence_embedding_type="avg-last-2", max_seq_length=8)

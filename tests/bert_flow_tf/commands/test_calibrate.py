@@ -115,7 +115,6 @@ def test_dropout_of_another_seed_gives_other_embeddings(small_encoder_dir):
         assert 0.01 < np.abs(one - other).mean() / np.abs(rows[0]).mean() < 1
 
 
-@pytest.mark.usefixtures("cache")
 def test_of_a_run_the_encoder_is_calibrated_not_its_flow(sts_run, small_glue_dir, small_splits, tmp_path):
     out = tmp_path / "results.json"
     succeeds("calibrate", "--model", sts_run, "--glue_dir", small_glue_dir, "--methods", "none", "--out", out)

@@ -20,7 +20,7 @@ def senteval_dir(tmp_path_factory):
 
 
 @pytest.fixture
-def finished_run(sts_run, cache, tmp_path):
+def finished_run(sts_run, tmp_path):
     """A copy of a finished run with a flow."""
     return shutil.copytree(sts_run, tmp_path / "run")
 

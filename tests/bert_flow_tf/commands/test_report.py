@@ -3,14 +3,11 @@
 import json
 import shutil
 
-import pytest
-
 from tests.bert_flow_tf.markup import Page
 from tests.bert_flow_tf.results import written
 from tests.refusals import files_below, refused, succeeds
 
 
-@pytest.mark.usefixtures("cache")
 def test_a_run_is_reported_beside_other_results(sts_run, small_glue_dir, tmp_path):
     results = written.write_all(tmp_path / "results")
     run = shutil.copytree(sts_run, results / "real")

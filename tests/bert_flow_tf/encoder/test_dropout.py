@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.bert import Dropout
-from bert_flow_tf.encoder.convert.weights import BertConfig
+from bert_flow_tf.encoder.weights import BertConfig
 
 LAYERS, WIDTH, HEADS = 2, 16, 4
 PER_TOKEN, PER_PAIR = (2 * LAYERS + 1) * WIDTH, LAYERS * HEADS

@@ -20,11 +20,10 @@ ENDPOINT = "http://127.0.0.1:9"
 
 
 @pytest.fixture
-def publish(sentence_transformer_cache, tmp_path, monkeypatch):
+def publish(tmp_path, monkeypatch):
     """A function that puts a model into the library's cache."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", ENDPOINT)
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(sentence_transformer_cache))
     downloaded_model.cache_clear()
 
     def put(name, revision, folder):

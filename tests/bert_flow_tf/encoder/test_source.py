@@ -12,26 +12,17 @@ import tensorflow as tf
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.encoder import source as encoder_source
-from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
+from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
+from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.runs.record import read_config
 from tests.bert_flow_tf import records
 from tests.file_server import served
-from tests.refusals import user_error
+from tests.refusals import refused, succeeds, user_error
 
 OTHER = "f" * 64
-
-
-@pytest.fixture(scope="module")
-def trap(small_encoder_dir, tmp_path_factory):
-    """A bare encoder and preprocess model that cannot be loaded."""
-    folder = tmp_path_factory.mktemp("trap")
-    for part in ("encoder", "preprocess"):
-        shutil.copytree(small_encoder_dir / part, folder / part)
-        (folder / part / "saved_model.pb").write_bytes(b"loaded")
-    return folder
 
 
 @pytest.fixture
@@ -53,117 +44,92 @@ def run_on(tmp_path):
     return write
 
 
-def test_no_other_encoder_than_the_recorded_one_is_run(trap, run_on, small_source, tmp_path):
-    source = resolve_encoder(bert_hub=trap)
-    # Without a record, the vocabulary decides.
-    assert source.do_lower_case is False
-    with user_error(f"{trap}: cannot be read"):
-        SentenceEncoder(source, "avg", trainable=False)
-    found, run = source.fingerprint, run_on("run", source, fingerprint=OTHER)
+def test_no_other_encoder_than_the_recorded_one_is_used(run_on, small_source, tiny_encoder_dir, tmp_path):
+    run = run_on("run", small_source, fingerprint=OTHER)
     for load in (BertFlow.load, lambda run: resolve_encoder(bert_hub=small_source.bert_hub, init_checkpoint=run)):
-        with user_error(str(trap), found, OTHER):
+        with user_error(small_source.bert_hub, small_source.fingerprint, OTHER):
             load(run)
     saved = BertFlow.load(run_on("good", small_source)).save(tmp_path / "saved")
     shutil.rmtree(saved / "encoder")
-    shutil.copytree(trap / "encoder", saved / "encoder")
-    # Neither file may stand for the graph.
-    for name in ("source.json", "bert_config.json"):
-        (saved / name).unlink()
-    with user_error(f"{saved}: fingerprint: found", small_source.fingerprint):
+    shutil.copytree(tiny_encoder_dir, saved / "encoder")
+    with user_error(f"{saved / 'encoder'}: fingerprint: found", small_source.fingerprint):
         BertFlow.from_pretrained(saved)
 
 
-def test_the_recorded_preprocess_model_is_not_run(trap, run_on, small_encoder_dir, tmp_path):
-    shutil.copytree(small_encoder_dir / "encoder", tmp_path / "half" / "encoder")
-    shutil.copytree(trap / "preprocess", tmp_path / "half" / "preprocess")
-    model = BertFlow.load(run_on("run", resolve_encoder(bert_hub=tmp_path / "half")))
-    assert BertFlow.from_pretrained(model.save(tmp_path / "saved")).fingerprint == model.fingerprint
-
-
-def test_a_runs_trained_encoder_is_converted_and_again(
+def test_a_runs_trained_encoder_is_read_and_again(
     run_on, small_source, small_encoder_dir, small_hugging_face_dir, tmp_path
 ):
-    encoder, cache = SentenceEncoder(small_source, "cls", trainable=True), tmp_path / "cache"
+    encoder = SentenceEncoder(small_source, "cls", trainable=True)
     for variable in encoder.trainable_variables:
         variable.assign(2 * variable)
     run = run_on("trained", small_source, encoder.variables_by_name)
     flags = {"bert_hub": str(small_encoder_dir), "init_checkpoint": str(run)}
-    converted = resolve_encoder(**flags, cache_dir=cache)
-    assert converted.fingerprint != small_source.fingerprint
-    again = SentenceEncoder(converted, "cls", trainable=True)
-    assert len(again.trainable_variables) == len(encoder.trainable_variables)
+    trained = resolve_encoder(**flags)
+    assert trained.fingerprint != small_source.fingerprint
     for name, variable in encoder.variables_by_name.items():
-        np.testing.assert_array_equal(again.variables_by_name[name], variable)
+        np.testing.assert_array_equal(trained.pretrained.weights[name], variable)
     named = {"bert_config_file": small_hugging_face_dir / "config.json"}
     named["vocab_file"] = small_hugging_face_dir / "vocab.txt"
-    assert resolve_encoder(**named, init_checkpoint=run, cache_dir=cache) == converted
-    # A later run on it, and the cache is lost.
-    shutil.rmtree(cache)
-    later = run_on("later", converted, encoder_flags=flags)
-    assert recorded_encoder(read_config(later), cache) == converted
+    assert resolve_encoder(**named, init_checkpoint=run).files == trained.files
+    written = tmp_path / "written"
+    succeeds("convert", "--run", run, "--out", written)
+    assert resolve_encoder(bert_hub=written).fingerprint == trained.fingerprint
+    # A later run starts from it.
+    later = run_on("later", trained, encoder_flags=flags)
+    assert recorded_encoder(read_config(later)).files == trained.files
     for handles in ({"bert_hub": small_encoder_dir}, named):
-        assert resolve_encoder(**handles, init_checkpoint=later, cache_dir=cache) == converted
+        assert resolve_encoder(**handles, init_checkpoint=later).files == trained.files
     stranger = run_on("stranger", small_source, fingerprint=OTHER)
     with user_error("fingerprint: found", OTHER):
-        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=stranger, cache_dir=cache)
+        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=stranger)
 
 
 def test_a_run_that_trained_no_encoder_gives_none(run_on, small_source, small_encoder_dir, tmp_path):
     run = run_on("frozen", small_source)
-    assert resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=run) == small_source
+    assert resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=run).files == small_source.files
+    line = refused("convert", "--run", run, "--out", tmp_path / "out")
+    assert f"the run did not train its encoder; use {small_source.bert_hub}" in line
     (run / "config.json").unlink()
     with user_error("model.ckpt-3: ", "config.json"):
         run_checkpoint(run)
-    less = run_on("less", small_source, {"word_embeddings/embeddings": tf.Variable(tf.zeros([11, 8]))})
-    for checkpoint, found in ((run, str(small_source.bert_hub)), (less, ": missing")):
-        with user_error("model.ckpt-3: " if checkpoint == run else "variable ", found):
-            convert_run(checkpoint / "model.ckpt-3", small_source, tmp_path / "out")
+    less = run_on("less", small_source, {WORD_EMBEDDINGS: tf.Variable(tf.zeros([11, 8]))})
+    with user_error("variable ", ": missing"):
+        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=less)
     assert not (tmp_path / "out").exists()
 
 
-def test_fingerprint_is_that_of_the_contents(tiny_source, small_encoder_dir, small_source, tmp_path):
+def test_fingerprint_is_that_of_the_contents(tiny_trio, tiny_source, small_encoder_dir, small_source, tmp_path):
     # Runs and saved models have recorded this one.
-    assert tiny_source.fingerprint == "48bca5c99dbb3900c7319c330022f7dc4c81b16585a4cbacdc7139645e51ad4d"
+    assert tiny_source.fingerprint == "02a2da48f34ccf12f9880e009df664288aa9437172ec22cd517fab37780c4de4"
+    folder = resolve_encoder(bert_hub=os.path.dirname(tiny_trio["init_checkpoint"]))
+    assert folder.fingerprint == tiny_source.fingerprint
     shutil.copytree(small_encoder_dir, tmp_path / "copy")
     assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint == small_source.fingerprint
-    vocab = tmp_path / "copy" / "preprocess" / "assets" / "vocab.txt"
-    vocab.write_text(vocab.read_text().replace("sat", "stood"))
-    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint != small_source.fingerprint
+    for file, old, new in (("vocab.txt", "sat", "stood"), ("config.json", '"gelu"', '"relu"')):
+        content = (tmp_path / "copy" / file).read_text()
+        (tmp_path / "copy" / file).write_text(content.replace(old, new))
+        assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint != small_source.fingerprint
+        (tmp_path / "copy" / file).write_text(content)
 
 
-def test_a_checkpoint_of_the_same_encoder_is_converted_once(
-    tiny_trio, tiny_source, write_tf1_checkpoint, tmp_path, monkeypatch
-):
-    reader = tf.train.load_checkpoint(tiny_trio["init_checkpoint"])
-    arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    flags = tiny_trio | {"init_checkpoint": str(tmp_path / "model.ckpt-7")}
-    monkeypatch.setattr(encoder_source, "write_encoder_folder", lambda *args: pytest.fail("converts"))
-    for changed, converts in (({"global_step": np.int64(7)}, False), ({"bert/pooler/dense/bias": np.ones(32)}, True)):
-        write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | changed)
-        with pytest.raises(pytest.fail.Exception) if converts else contextlib.nullcontext():
-            assert resolve_encoder(**flags) == tiny_source
-    folder = os.path.dirname(tiny_trio["init_checkpoint"])
-    source = resolve_encoder(bert_hub=folder, cache_dir=tiny_trio["cache_dir"])
-    assert (source.fingerprint, source.bert_hub) == (tiny_source.fingerprint, folder)
-
-
-def test_encoders_of_tf_hub_are_fetched_once(tiny_encoder_dir, tmp_path, monkeypatch, capsys):
+def test_encoders_of_tf_hub_are_fetched_once(small_hub_dir, small_source, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("TFHUB_CACHE_DIR", raising=False)
     cache = tmp_path / "cache" / "tfhub"
     for name in ("encoder", "preprocess"):
         (tmp_path / "tiny" / name).mkdir(parents=True)
-        archive = shutil.make_archive(str(tmp_path / name), "gztar", tiny_encoder_dir / name)
+        archive = shutil.make_archive(str(tmp_path / name), "gztar", small_hub_dir / name)
         shutil.move(archive, tmp_path / "tiny" / name / "1")
     with served(tmp_path) as url:
         handles = {"bert_hub": f"{url}/tiny/encoder/1", "preprocess_hub": f"{url}/tiny/preprocess/1"}
         source = resolve_encoder(**handles, cache_dir=tmp_path / "cache")
-        assert (source.bert_hub, source.do_lower_case, source.encoder_dir.parent) == (handles["bert_hub"], True, cache)
+        assert (source.bert_hub, source.fingerprint) == (handles["bert_hub"], small_source.fingerprint)
         assert str(cache) in capsys.readouterr().err
         monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
-        assert resolve_encoder(**handles).encoder_dir.parent == tmp_path / "hub"
+        resolve_encoder(**handles)
+        assert len(list((tmp_path / "hub").glob("*/saved_model.pb"))) == 2
     monkeypatch.delenv("TFHUB_CACHE_DIR")
     capsys.readouterr()
-    assert resolve_encoder(**handles, cache_dir=tmp_path / "cache") == source
+    assert resolve_encoder(**handles, cache_dir=tmp_path / "cache").files == source.files
     assert capsys.readouterr().err == ""
 
 
@@ -179,10 +145,10 @@ def test_a_short_name_stands_for_an_encoder_of_tf_hub(monkeypatch):
         ({}, ["bert_hub: missing"]),
         ({"bert_hub": "demo", "bert_config_file": "x"}, ["bert_hub: found bert_config_file"]),
         ({"bert_config_file": "a", "vocab_file": "b"}, ["init_checkpoint: missing"]),
-        ({"bert_hub": "small", "preprocess_hub": "http://127.0.0.1:9/1"}, ["preprocess_hub=http://127.0.0.1:9/1: "]),
+        ({"bert_hub": "hub", "preprocess_hub": "http://127.0.0.1:9/1"}, ["preprocess_hub=http://127.0.0.1:9/1: "]),
         ({"bert_hub": "converted", "preprocess_hub": "small"}, ["preprocess_hub: found small", "converted"]),
         ({"bert_hub": "demp"}, ["bert_hub=demp: ", "did you mean demo?"]),
-        ({"bert_hub": "small/encoder/variables"}, ["bert_hub=", "variables: found no saved_model.pb"]),
+        ({"bert_hub": "hub/encoder/variables"}, ["bert_hub=", "variables: found no saved_model.pb"]),
         ({"bert_hub": "alone"}, ["preprocess_hub: missing"]),
         ({"bert_hub": "tiny", "do_lower_case": False}, ["do_lower_case: found False"]),
         ({"bert_hub": "small", "do_lower_case": True}, ["do_lower_case: found True"]),
@@ -191,14 +157,14 @@ def test_a_short_name_stands_for_an_encoder_of_tf_hub(monkeypatch):
     ],
 )
 def test_flags_that_name_no_encoder_are_named(
-    small_encoder_dir, tiny_encoder_dir, sentence_transformer_cache, golden_dir, tmp_path, monkeypatch, flags, parts
+    small_encoder_dir, tiny_encoder_dir, small_hub_dir, golden_dir, tmp_path, monkeypatch, flags, parts
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(sentence_transformer_cache))
     folders = {"small": small_encoder_dir, "tiny": tiny_encoder_dir, "tf1": golden_dir / "bert_tiny"}
+    folders["hub"] = small_hub_dir
     for name, target in (folders | {"converted": golden_dir / "transformers" / "sentence_transformer"}).items():
         (tmp_path / name).symlink_to(target)
-    shutil.copytree(small_encoder_dir / "encoder", tmp_path / "alone")
+    shutil.copytree(small_hub_dir / "encoder", tmp_path / "alone")
     (tmp_path / "file").touch()
     with user_error(*parts):
         resolve_encoder(**flags)

@@ -45,17 +45,15 @@ def begin_folder(golden_dir, folder):
 
 
 @pytest.fixture(scope="module")
-def workplace(golden_dir, tmp_path_factory, tiny_trio, arrays, write_tf1_checkpoint):
+def workplace(golden_dir, tmp_path_factory, arrays, write_tf1_checkpoint):
     """A folder with a checkpoint in `tf1`, and its `run`."""
     folder = tmp_path_factory.mktemp("workplace")
     small_runs.small_flow_file(folder)
     weights = [name for name, value in arrays.items() if value.ndim and "invertible" not in name]
     moments = {f"{name}/adam_{kind}": np.zeros_like(arrays[name]) for name in weights for kind in "mv"}
     write_tf1_checkpoint(begin_folder(golden_dir, folder / "tf1") / "model.ckpt-7", arrays | moments)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
-        assert succeeds("convert", *flags(folder)) == f"written: {folder / 'run'}\n"
-        yield folder
+    assert succeeds("convert", *flags(folder)) == f"written: {folder / 'run'}\n"
+    return folder
 
 
 def flags(folder, **changes):

@@ -31,7 +31,7 @@ def root(tmp_path_factory, documented_bert, documented_encoder_dir):
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text("".join(lines), encoding="utf-8")
     (root / "premodels").mkdir()
-    (root / "premodels" / "uncased_L-12_H-768_A-12").symlink_to(documented_bert / "bert")
+    (root / "premodels" / "uncased_L-12_H-768_A-12").symlink_to(documented_bert)
     (root / "small").symlink_to(documented_encoder_dir)
     with pytest.MonkeyPatch.context() as patch:
         # TensorFlow traces small flows fast, and data-dependent initialisation shows their effect without training.
@@ -40,7 +40,6 @@ def root(tmp_path_factory, documented_bert, documented_encoder_dir):
         patch.setattr(effect, "EMBEDDING_TYPES", ("avg",))
         # Between the stages of small models it would only take time.
         patch.setattr(run.gc, "collect", lambda: 0)
-        patch.setenv("BERT_FLOW_CACHE", str(documented_bert / "cache"))
         yield root
 
 

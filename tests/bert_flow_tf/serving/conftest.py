@@ -17,13 +17,11 @@ def sts_model(sts_run):
 
 
 @pytest.fixture(scope="session")
-def variant(golden_dir, sentence_transformer_cache):
+def variant(golden_dir):
     """A function that makes a `BertFlow` with a pooling and a flow."""
     from bert_flow_tf.api import BertFlow
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERT_FLOW_CACHE", str(sentence_transformer_cache))
-        model = BertFlow.from_hub(golden_dir / "transformers" / "sentence_transformer")
+    model = BertFlow.from_hub(golden_dir / "transformers" / "sentence_transformer")
 
     def make(pooling, config, low_dim=-1):
         made = copy.copy(model)

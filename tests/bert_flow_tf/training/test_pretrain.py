@@ -8,7 +8,7 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import safetensors.numpy
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.source import resolve_encoder
@@ -47,9 +47,7 @@ def run(source, out, replicas=0, report=None, sentences=SENTENCES, shows_bar=Non
 
 
 def weights(out):
-    reader = tf.train.load_checkpoint(str(out / "encoder" / "variables" / "variables"))
-    names = [name for name, dtype in reader.get_variable_to_dtype_map().items() if dtype.is_floating]
-    return {name: reader.get_tensor(name) for name in sorted(names)}
+    return safetensors.numpy.load_file(out / "model.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +57,10 @@ def whole(small_source, tmp_path_factory):
     return run(small_source, out), out
 
 
-def test_the_encoder_learns_and_its_pooler_stays(whole, small_source):
+def test_the_encoder_learns_and_its_pooler_stays(whole, small_source, small_encoder_dir):
     results, out = whole
     assert results.steps == 10 and list(results.dev_losses) == [0, 5, 10]
-    before, after = weights(small_source.encoder_dir.parent), weights(out)
+    before, after = weights(small_encoder_dir), weights(out)
     same = [name for name, value in before.items() if np.array_equal(value, after[name])]
     assert before.keys() == after.keys() and len(same) == 2
     assert len(small_runs.logged(run_folder(out), "dev_loss")) == 3
@@ -98,7 +96,7 @@ def test_interrupted_twice_it_ends_in_the_same_bits(whole, small_source, tmp_pat
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch, user_error(str(again)):
-        patch.setattr(pretraining, "write_with_weights", write)
+        patch.setattr(pretraining, "write_encoder", write)
         run(small_source, again, report=said.append)
     assert [line.partition(":")[0] for line in said] == ["step 10 of 10"]
     # Only the folder is left to write.
@@ -110,7 +108,7 @@ def test_interrupted_twice_it_ends_in_the_same_bits(whole, small_source, tmp_pat
     assert names == {"config.json", "dev_losses.json", "train_results.json"}
 
 
-def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, tmp_path, capsys):
+def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, small_encoder_dir, tmp_path, capsys):
     _, out = whole
     with user_error(f"{out}: exists"):
         run(small_source, out)
@@ -121,7 +119,7 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     with user_error("found a finished run without its checkpoint"):
         run(small_source, copy)
     shutil.copytree(out, copy)
-    started = BertFlow.from_hub(small_source.encoder_dir.parent, pooling="cls", max_seq_length=9)
+    started = BertFlow.from_hub(small_encoder_dir, pooling="cls", max_seq_length=9)
     capsys.readouterr()
     model = started.pretrain(SENTENCES, copy, overwrite=True, **SETTINGS | {"seed": 5, "steps": 3})
     assert "step" not in capsys.readouterr().err

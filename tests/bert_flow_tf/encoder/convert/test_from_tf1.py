@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
-from bert_flow_tf.encoder.convert.weights import check_arrays, read_tf1_config
+from bert_flow_tf.encoder.weights import check_arrays, read_tf1_config
 from tests.refusals import user_error
 
 KERNEL = "bert/encoder/layer_1/output/dense/kernel"

@@ -7,11 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.encoder.bert import Bert
-from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
-from bert_flow_tf.encoder.convert.weights import keras_names
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 
@@ -40,32 +36,11 @@ def texts(golden_dir):
     return [case["text"] for case in json.loads((golden_dir / "tokenization_uncased.json").read_text())["cases"]]
 
 
-def computed(folder):
-    """Return the tokenizer and `embed(pooling, tokens)` of a folder, without a conversion."""
-    found, variables = read_hugging_face(folder), {}
-    width, heads = found.config.hidden_size, found.config.num_attention_heads
-    for name, keras_name in keras_names(found.config.num_hidden_layers).items():
-        has_heads = "/attention/self/" in name and name.endswith("/kernel")
-        value = found.weights[name].reshape([width, heads, -1]) if has_heads else found.weights[name]
-        variables[keras_name] = tf.Variable(value)
-    has_pooler = found.weights["bert/pooler/dense/kernel"].any()
-    assert has_pooler == (folder.name not in WITHOUT_POOLER)
-    bert, tokenizer = Bert(variables, found.config), Tokenizer(found.vocab, found.do_lower_case)
-    return tokenizer, lambda kind, tokens: pooling(kind, 2)(bert(tokens), tokens["input_mask"])
-
-
-def converted(folder, cache):
-    """Return `computed` after a conversion."""
-    source = resolve_encoder(bert_hub=folder, cache_dir=cache)
-    encoder = SentenceEncoder(source, "avg", trainable=False)
-    return Tokenizer.from_source(source), lambda kind, tokens: encoder.with_pooling(kind).embed(tokens)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
-def test_ids_and_states_are_those_of_transformers(folders, texts, name, tmp_path):
-    expected = np.load(folders / f"{name}.npz")
-    # `Bert` has no relu.
-    tokenizer, embed = converted(folders / name, tmp_path) if "relu" in name else computed(folders / name)
+def test_ids_and_states_are_those_of_transformers(folders, texts, name):
+    expected, source = np.load(folders / f"{name}.npz"), resolve_encoder(bert_hub=folders / name)
+    tokenizer, encoder = Tokenizer.from_source(source), SentenceEncoder(source, "avg", trainable=False)
+    assert source.pretrained.weights["bert/pooler/dense/kernel"].any() == (name not in WITHOUT_POOLER)
     pieces = tokenizer.tokenize(tf.constant(texts))
     found = tokenizer.pack(pieces, LENGTH, pad_to_max=True)["input_word_ids"]
     same = np.all(found == expected["input_ids"], axis=1)
@@ -75,12 +50,11 @@ def test_ids_and_states_are_those_of_transformers(folders, texts, name, tmp_path
         values["cls"] = expected["pooled"]
     tokens = tokenizer.pack(pieces, LENGTH)
     for kind, value in values.items():
-        vectors = embed(kind, tokens).numpy()
+        vectors = encoder.with_pooling(kind).embed(tokens).numpy()
         np.testing.assert_allclose(vectors[same], value[same], atol=1e-5, err_msg=kind)
 
 
-def test_a_sentence_transformer_brings_pooling_and_length(folders, texts, sentence_transformer_cache, monkeypatch):
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(sentence_transformer_cache))
+def test_a_sentence_transformer_brings_pooling_and_length(folders, texts):
     model = BertFlow.from_hub(folders / "sentence_transformer")
     assert (model.sentence_embedding_type, model.max_seq_length) == ("avg", 12)
     expected = np.load(folders / "sentence_transformer.npz")["embeddings"]

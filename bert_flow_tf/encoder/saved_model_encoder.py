@@ -1,0 +1,71 @@
+"""A TF-Hub text encoder that is no BERT, run as its SavedModel."""
+
+import dataclasses
+import functools
+import pathlib
+import shutil
+
+import tensorflow as tf
+
+from bert_flow_tf.encoder.bert import Inputs, Outputs, Variables
+from bert_flow_tf.encoder.weights import EncoderRecord, vocabulary_digest
+from bert_flow_tf.files.reading import reading
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A SavedModel with TF-Hub's text API, and its preprocess model.
+
+    Attributes:
+      vocab: word pieces in the order of their ids.
+      files_digest: SHA-256 of the SavedModel's files.
+      num_layers, hidden_size: length of `encoder_outputs`, and width of `sequence_output`.
+    """
+
+    encoder_dir: pathlib.Path
+    preprocess_dir: pathlib.Path
+    vocab: list[str]
+    record: EncoderRecord
+    files_digest: str
+    num_layers: int
+    hidden_size: int
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of all that embeddings depend on."""
+        return vocabulary_digest(self.vocab, self.record.do_lower_case, self.files_digest).hexdigest()
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Copy both SavedModels to `folder`, as `encoder` and `preprocess`."""
+        for name, source in (("encoder", self.encoder_dir), ("preprocess", self.preprocess_dir)):
+            shutil.copytree(source, folder / name, copy_function=shutil.copyfile)
+
+
+class SavedModelEncoder:
+    """A loaded `Program`, called as `bert.Bert` is.
+
+    Dropout is random, and bfloat16 and ONNX's operations are not available.
+    """
+
+    config = None
+    seeds_dropout = False
+
+    def __init__(self, program: Program, *, trainable: bool = False) -> None:
+        # tensorflow_hub takes a second to import, and a BERT does not need it.
+        import tensorflow_hub as hub
+
+        self.num_layers, self.hidden_size = program.num_layers, program.hidden_size
+        with reading(program.encoder_dir, "an encoder"):
+            self.layer = hub.KerasLayer(hub.load(str(program.encoder_dir)), trainable=trainable)
+        self.variables: Variables = {v.name.removesuffix(":0"): v for v in self.layer.variables if v.dtype.is_floating}
+        signature = self.layer.resolved_object.__call__.function_spec.fullargspec
+        self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
+
+    def __call__(
+        self, inputs: Inputs, seeds: tf.Tensor | None = None, *, training: bool = False, first_token_only: bool = False
+    ) -> Outputs:
+        """Return the SavedModel's outputs as float32; `seeds` has no effect."""
+        # Like the original, apply dropout in a frozen encoder too; hub.KerasLayer would turn it off.
+        has_dropout = training and self._takes_training
+        outputs = (self.layer.resolved_object if has_dropout else self.layer)(inputs, training=has_dropout)
+        return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32) if x.dtype.is_floating else x, outputs)

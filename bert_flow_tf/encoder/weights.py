@@ -1,0 +1,160 @@
+"""A BERT's configuration, vocabulary and weights, by TF1's names."""
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.files.reading import AnyPath, reading
+from bert_flow_tf.runs.record import Positive, Training
+
+LAYER_NORM_EPS = 1e-12
+Activation = Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
+_Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
+# A new version would invalidate the fingerprints in existing runs and saved models.
+_FINGERPRINT_VERSION = 2
+
+
+class BertConfig(msgspec.Struct, frozen=True):
+    vocab_size: Positive
+    hidden_size: Positive
+    num_hidden_layers: Positive
+    num_attention_heads: Positive
+    intermediate_size: Positive
+    max_position_embeddings: Positive
+    type_vocab_size: Positive
+    hidden_act: str
+    hidden_dropout_prob: _Rate
+    attention_probs_dropout_prob: _Rate
+    initializer_range: _Rate = 0.02
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"num_attention_heads: found {self.num_attention_heads}, expected a divisor of hidden_size"
+            )
+
+
+class _BertFile(BertConfig, frozen=True):
+    """A `BertConfig` with types that accept only supported values."""
+
+    hidden_act: Activation
+    position_embedding_type: Literal["absolute"] = "absolute"
+    layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
+
+
+class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An encoder's origin, the `source.json` of its folder."""
+
+    format_version: int = FORMAT_VERSION
+    kind: str  # the origin, such as "TF1 checkpoint"
+    do_lower_case: bool  # True if the vocabulary is uncased
+    started_from: str | None = None  # fingerprint of the encoder from which this one was trained
+    training: Training | None = None  # the training since then; None if unknown
+    pooling: str | None = None  # if the origin has one
+    max_seq_length: int | None = None  # if the origin has one
+    dev_losses: dict[int, float] = {}  # of `pretrain`, by step, in nats per predicted word piece
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """A BERT's weights and what they need.
+
+    Attributes:
+      vocab: word pieces in the order of their ids.
+      weights: dict of TF1 name -> float32 array, checked by `check_arrays`; kernels are [in, out].
+    """
+
+    config: BertConfig
+    vocab: list[str]
+    weights: Mapping[str, np.ndarray]
+    record: EncoderRecord
+    files_digest: str | None = None  # of the SavedModel from which they were read
+
+    def __post_init__(self) -> None:
+        if (pieces := len(self.vocab)) != self.config.vocab_size:
+            raise UserError(
+                f"vocab_size: found {self.config.vocab_size}, expected the {pieces} pieces of the vocabulary"
+            )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of all that embeddings depend on, equal for every format."""
+        config = self.config.num_attention_heads, self.config.hidden_act
+        digest = vocabulary_digest(self.vocab, self.record.do_lower_case, *config)
+        for name, value in sorted(self.weights.items()):
+            # Hugging Face's files hold kernels transposed, so these rows are contiguous.
+            rows = np.ascontiguousarray(value.T)
+            digest.update(f"{name} {rows.shape}\n".encode())
+            digest.update(rows.data)
+        return digest.hexdigest()
+
+
+def vocabulary_digest(vocab: Sequence[str], do_lower_case: bool, *more: Any) -> "hashlib._Hash":
+    """Return the digest that an encoder's fingerprint begins with."""
+    return hashlib.sha256(msgspec.json.encode([_FINGERPRINT_VERSION, do_lower_case, vocab, more]))
+
+
+def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
+    """Read a `BertConfig`; raise `UserError` for unsupported values.
+
+    Args:
+      keys: dict from the file's keys to BERT's, where they differ.
+      gelu: meaning of "gelu" in the file: exact for Hugging Face, the tanh approximation for TF1.
+    """
+    found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
+    fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
+    activations = {"gelu": gelu} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
+    with reading(path, "a BERT with absolute positions"):
+        act = fields.get("hidden_act", "")
+        fields["hidden_act"] = activations.get(act, act)
+        return msgspec.convert(msgspec.convert(fields, _BertFile), BertConfig, from_attributes=True)
+
+
+def read_tf1_config(path: AnyPath) -> BertConfig:
+    return read_bert_config(path, gelu="gelu_tanh")
+
+
+def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a BERT's variables by TF1 name."""
+    width, inner = config.hidden_size, config.intermediate_size
+    attention = dict.fromkeys(("self/query", "self/key", "self/value", "output/dense"), (width, width))
+    layer: dict[str, tuple[int, ...]] = {f"attention/{part}": shape for part, shape in attention.items()}
+    layer |= {"attention/output/LayerNorm": (width,), "intermediate/dense": (width, inner)}
+    layer |= {"output/dense": (inner, width), "output/LayerNorm": (width,)}
+    parts: dict[str, tuple[int, ...]] = {"embeddings/LayerNorm": (width,)}
+    for i in range(config.num_hidden_layers):
+        parts |= {f"encoder/layer_{i}/{part}": shape for part, shape in layer.items()}
+    parts["pooler/dense"] = (width, width)
+    shapes: dict[str, tuple[int, ...]] = {
+        WORD_EMBEDDINGS: (config.vocab_size, width),
+        "bert/embeddings/position_embeddings": (config.max_position_embeddings, width),
+        "bert/embeddings/token_type_embeddings": (config.type_vocab_size, width),
+    }
+    for part, shape in parts.items():
+        kinds = ("gamma", "beta") if part.endswith("LayerNorm") else ("kernel", "bias")
+        shapes |= {f"bert/{part}/{kinds[0]}": shape, f"bert/{part}/{kinds[1]}": shape[-1:]}
+    return shapes
+
+
+def check_arrays(
+    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], source: str | os.PathLike, model: str
+) -> None:
+    """Raise `UserError` unless the arrays are finite and have these shapes."""
+    for problem, names in (("missing", shapes.keys() - arrays.keys()), ("unexpected", arrays.keys() - shapes.keys())):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise UserError(f"{source}: variable {min(names)}{more}: {problem}, expected those of {model}")
+    for name, shape in shapes.items():
+        if (found := np.shape(arrays[name])) != tuple(shape):
+            raise UserError(f"{source}: variable {name}: found shape {list(found)}, expected {list(shape)}")
+        if not np.isfinite(arrays[name]).all():
+            raise UserError(f"{source}: variable {name} holds NaN or infinity, expected finite numbers")
