@@ -60,6 +60,7 @@ setup(
         "scipy",
         "scikit-learn",
         "safetensors",
+        "tokenizers",
         "huggingface-hub",
         "msgspec",
         "filelock",

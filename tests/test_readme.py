@@ -28,7 +28,7 @@ _BASE = "uncased_L-12_H-768_A-12"
 
 @pytest.fixture(scope="module")
 def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
-    """A clone after set-up, with a small BERT, also for `demo`, and STS-B."""
+    """A clone after set-up, with a small BERT and STS-B."""
     root = tmp_path_factory.mktemp("clone")
     shutil.copytree(_ROOT / "run_scripts", root / "run_scripts")
     # The environment is there already: it is the one that this test runs in.

@@ -22,6 +22,8 @@ def check_handle(handle: str | None, argument: str) -> None:
     """Raise `UserError` for an unknown encoder; download Hugging Face models."""
     if not handle or handle in ENCODER_NAMES or "://" in handle or pathlib.Path(handle).exists():
         return
+    if pathlib.Path(f"{handle}.index").exists():
+        return  # the prefix of a TF1 checkpoint
     if not is_model_name(handle):
         known = f"{', '.join(ENCODER_NAMES)}, a folder, https://… of TF-Hub or ORGANISATION/MODEL of Hugging Face"
         hint = suggest(handle, ENCODER_NAMES) or suggest_file(handle)

@@ -1,14 +1,13 @@
 """A TF-Hub text encoder that is no BERT, run as its SavedModel."""
 
 import dataclasses
-import functools
 import pathlib
 import shutil
 
 import tensorflow as tf
 
 from bert_flow_tf.encoder.bert import Inputs, Outputs, Variables
-from bert_flow_tf.encoder.weights import EncoderRecord, vocabulary_digest
+from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.files.reading import reading
 
 
@@ -18,7 +17,7 @@ class Program:
 
     Attributes:
       vocab: word pieces in the order of their ids.
-      files_digest: SHA-256 of the SavedModel's files.
+      files_digest, fingerprint: SHA-256 of the SavedModel's files, and of these and the vocabulary.
       num_layers, hidden_size: length of `encoder_outputs`, and width of `sequence_output`.
     """
 
@@ -27,13 +26,9 @@ class Program:
     vocab: list[str]
     record: EncoderRecord
     files_digest: str
+    fingerprint: str
     num_layers: int
     hidden_size: int
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """The SHA-256 of all that embeddings depend on."""
-        return vocabulary_digest(self.vocab, self.record.do_lower_case, self.files_digest).hexdigest()
 
     def write(self, folder: pathlib.Path) -> None:
         """Copy both SavedModels to `folder`, as `encoder` and `preprocess`."""

@@ -129,9 +129,7 @@ def recorded_encoder(config: RunConfig, cache_dir: AnyPath | None = None) -> Enc
     recorded = config.encoder
     arguments: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
     if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
-        arguments = config.encoder_flags
-    if not arguments:
-        raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
+        arguments = config.encoder_flags or arguments
     return resolve_encoder(**arguments, cache_dir=cache_dir, recorded=recorded)
 
 
@@ -160,8 +158,8 @@ def _from_hub(
     if bert is not None:
         if preprocess_hub is not None:
             raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {handle} includes its own")
-        is_folder = handle != handles.DEMO and os.path.isdir(handle)
-        return EncoderSource(os.path.abspath(handle) if is_folder else handle, None, bert)
+        is_path = handle != handles.DEMO and (os.path.isdir(handle) or os.path.exists(f"{handle}.index"))
+        return EncoderSource(os.path.abspath(handle) if is_path else handle, None, bert)
     handle, encoder_dir = find_saved_model(handle, "encoder", "bert_hub", cache_dir)
     preprocess_dir = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
@@ -186,9 +184,8 @@ def _read_folder(handle: str, cache_dir: AnyPath | None) -> Pretrained | None:
         # An encoder folder of an earlier version is an error.
         if read_encoder_record(one) is not None or any((one / name).is_file() for name in HUGGING_FACE_FILES):
             return read_hugging_face(one)
-    if (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index")):
-        return read_tf1(folder)
-    return None
+    has_tf1 = (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index"))
+    return read_tf1(folder) if has_tf1 or os.path.exists(f"{handle}.index") else None
 
 
 def _from_run(

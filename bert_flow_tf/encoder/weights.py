@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -23,32 +23,28 @@ WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 _FINGERPRINT_VERSION = 2
 
 
-class BertConfig(msgspec.Struct, frozen=True):
+class BertConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A BERT's shape, activation and rates, by the names of `bert_config.json`."""
+
     vocab_size: Positive
     hidden_size: Positive
     num_hidden_layers: Positive
     num_attention_heads: Positive
     intermediate_size: Positive
     max_position_embeddings: Positive
-    type_vocab_size: Positive
-    hidden_act: str
-    hidden_dropout_prob: _Rate
-    attention_probs_dropout_prob: _Rate
+    type_vocab_size: Positive = 1
+    hidden_act: Activation
+    hidden_dropout_prob: _Rate = 0.1
+    attention_probs_dropout_prob: _Rate = 0.1
     initializer_range: _Rate = 0.02
+    position_embedding_type: Literal["absolute"] = "absolute"
+    layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"num_attention_heads: found {self.num_attention_heads}, expected a divisor of hidden_size"
             )
-
-
-class _BertFile(BertConfig, frozen=True):
-    """A `BertConfig` with types that accept only supported values."""
-
-    hidden_act: Activation
-    position_embedding_type: Literal["absolute"] = "absolute"
-    layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
 
 class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +58,22 @@ class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
     pooling: str | None = None  # if the origin has one
     max_seq_length: int | None = None  # if the origin has one
     dev_losses: dict[int, float] = {}  # of `pretrain`, by step, in nats per predicted word piece
+
+
+class LazyArrays(Mapping[str, np.ndarray]):
+    """Arrays by name, read at each access, not kept in memory."""
+
+    def __init__(self, readers: Mapping[str, Callable[[], np.ndarray]]) -> None:
+        self._readers = readers
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._readers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +100,8 @@ class Pretrained:
     @functools.cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of all that embeddings depend on, equal for every format."""
-        config = self.config.num_attention_heads, self.config.hidden_act
-        digest = vocabulary_digest(self.vocab, self.record.do_lower_case, *config)
+        config = self.config
+        digest = vocabulary_digest(self.vocab, self.record.do_lower_case, config.num_attention_heads, config.hidden_act)
         for name, value in sorted(self.weights.items()):
             # Hugging Face's files hold kernels transposed, so these rows are contiguous.
             rows = np.ascontiguousarray(value.T)
@@ -98,9 +110,9 @@ class Pretrained:
         return digest.hexdigest()
 
 
-def vocabulary_digest(vocab: Sequence[str], do_lower_case: bool, *more: Any) -> "hashlib._Hash":
+def vocabulary_digest(vocab: Sequence[str], *more: Any) -> "hashlib._Hash":
     """Return the digest that an encoder's fingerprint begins with."""
-    return hashlib.sha256(msgspec.json.encode([_FINGERPRINT_VERSION, do_lower_case, vocab, more]))
+    return hashlib.sha256(msgspec.json.encode([_FINGERPRINT_VERSION, vocab, more]))
 
 
 def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
@@ -111,12 +123,12 @@ def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, ge
       gelu: meaning of "gelu" in the file: exact for Hugging Face, the tanh approximation for TF1.
     """
     found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
-    fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
+    fields = {(keys or {}).get(key, key): value for key, value in found.items()}
     activations = {"gelu": gelu} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
     with reading(path, "a BERT with absolute positions"):
         act = fields.get("hidden_act", "")
         fields["hidden_act"] = activations.get(act, act)
-        return msgspec.convert(msgspec.convert(fields, _BertFile), BertConfig, from_attributes=True)
+        return msgspec.convert(fields, BertConfig)
 
 
 def read_tf1_config(path: AnyPath) -> BertConfig:
@@ -154,7 +166,8 @@ def check_arrays(
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise UserError(f"{source}: variable {min(names)}{more}: {problem}, expected those of {model}")
     for name, shape in shapes.items():
-        if (found := np.shape(arrays[name])) != tuple(shape):
-            raise UserError(f"{source}: variable {name}: found shape {list(found)}, expected {list(shape)}")
-        if not np.isfinite(arrays[name]).all():
+        array = arrays[name]
+        if np.shape(array) != tuple(shape):
+            raise UserError(f"{source}: variable {name}: found shape {list(np.shape(array))}, expected {list(shape)}")
+        if not np.isfinite(array).all():
             raise UserError(f"{source}: variable {name} holds NaN or infinity, expected finite numbers")

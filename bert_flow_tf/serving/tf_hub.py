@@ -38,7 +38,7 @@ def tf_models_encoder(bert: Pretrained) -> tuple[tf_keras.Model, Any]:
     # tf-models calls the tanh approximation gelu.
     act = bert.config.hidden_act
     activation: Any = {"gelu_tanh": "gelu", "gelu_erf": tf_keras.activations.gelu}.get(act, act)
-    config = configs.BertConfig(**msgspec.structs.asdict(bert.config) | {"hidden_act": activation})
+    config = configs.BertConfig.from_dict(msgspec.structs.asdict(bert.config) | {"hidden_act": activation})
     encoder = export_tfhub_lib.get_bert_encoder(config)
     variables = {variable.name.removesuffix(":0"): variable for variable in encoder.variables}
     for name, value in bert.weights.items():

@@ -4,6 +4,7 @@ This module does not read pickled weights, because unpickling can run code.
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ from bert_flow_tf.encoder.weights import (
     WORD_EMBEDDINGS,
     BertConfig,
     EncoderRecord,
+    LazyArrays,
     Pretrained,
     check_arrays,
     read_bert_config,
@@ -119,13 +121,11 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     settings = sentence_transformer(folder)
     bert = folder / settings.transformer
     config, family = read_hugging_face_config(bert / "config.json")
-    weights = read_hugging_face_weights(bert, config, family)
     # Newer versions of transformers write only tokenizer.json.
     ids = {} if (bert / VOCAB_FILE).is_file() else _settings(bert / TOKENIZER_FILE).get("model", {}).get("vocab", {})
     vocab = sorted(ids, key=ids.__getitem__) or read_vocabulary(bert / VOCAB_FILE)
-    # Drop the unused rows that some models have for speed.
-    weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
-    changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
+    weights = read_hugging_face_weights(bert, config, family, len(vocab))
+    changes: Any = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": min(config.vocab_size, len(vocab))}
     if record is None:
         own: Any = {"pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
         record = EncoderRecord(kind="Hugging Face", do_lower_case=read_case(bert, vocab, folder.absolute().name), **own)
@@ -179,48 +179,55 @@ def hugging_face_name(tf1_name: str) -> str:
     return re.sub(r"/beta$", "/bias", name).replace("/", ".")
 
 
-def map_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Return a file's arrays by name; they are maps of the file."""
-    with reading(path, "a safetensors file"):
-        # The library checks the header, whose offsets are then right.
-        with safetensors.safe_open(path, "np"), path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = msgspec.json.decode(file.read(size), type=dict[str, dict])
-        header.pop("__metadata__", None)
-        data = np.memmap(path, np.uint8, "r", offset=8 + size)
-        return {
-            name: data[slice(*entry["data_offsets"])].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
-            for name, entry in header.items()
-        }
-
-
 def read_hugging_face_weights(
-    folder: pathlib.Path, config: BertConfig, family: Family = FAMILIES["bert"]
-) -> dict[str, np.ndarray]:
+    folder: pathlib.Path, config: BertConfig, family: Family = FAMILIES["bert"], pieces: int | None = None
+) -> Mapping[str, np.ndarray]:
     """Return float32 arrays by TF1 name from a folder's safetensors files.
 
-    A weight that the family lacks and a missing pooler are 0.
+    A weight that the family lacks and a missing pooler are 0. `pieces` cuts the table of word embeddings, which has
+    unused rows in some models.
     """
     path = folder / WEIGHTS_FILE
-    files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
-    if not files:
+    paths = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    if not paths:
         raise UserError(f"{path}: missing, expected the weights as safetensors")
-    stored = {name: array for file in files for name, array in map_safetensors(file).items()}
-    # Files converted from TF1 checkpoints have the names gamma and beta.
-    keys = {key: re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)) for key in stored}
-    tensors = {keys[key].removeprefix(family.prefix): tensor for key, tensor in stored.items()}
-    tensors = {key: tensor for key, tensor in tensors.items() if not re.fullmatch(family.extras, key)}
-    weights, shapes, names = {}, {}, {}
-    has_pooler = any(key.startswith("pooler.") for key in tensors)
-    for name, shape in variable_shapes(config).items():
-        found = family.key(hugging_face_name(name))
-        if found is None or ("/pooler/" in name and not has_pooler):
-            weights[name] = np.zeros(shape, np.float32)
-        else:
-            # Hugging Face's kernels are transposed, [out, in].
-            names[name], shapes[found] = found, shape[:: -1 if name.endswith("/kernel") else 1]
-    check_arrays(tensors, shapes, files[0], "this configuration")
-    for name, key in names.items():
-        value = tensors[key].astype(np.float32, copy=False)
-        weights[name] = value.T if name.endswith("/kernel") else value
-    return weights
+    tensors: dict[str, Callable[[], np.ndarray]] = {}
+    for file in paths:
+        for key, read in _readers(file).items():
+            # Files converted from TF1 checkpoints have the names gamma and beta.
+            key = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)).removeprefix(family.prefix)
+            if not re.fullmatch(family.extras, key):
+                tensors[key] = read
+    has_pooler, shapes = any(key.startswith("pooler.") for key in tensors), variable_shapes(config)
+    keys = {name: family.key(hugging_face_name(name)) for name in shapes if has_pooler or "/pooler/" not in name}
+    # Hugging Face's kernels are transposed, [out, in].
+    stored = {key: shapes[name][:: -1 if name.endswith("/kernel") else 1] for name, key in keys.items() if key}
+    check_arrays(LazyArrays(tensors), stored, paths[0], "this configuration")
+
+    def reader(name: str) -> Callable[[], np.ndarray]:
+        if not (key := keys.get(name)):
+            return lambda: np.zeros(shapes[name], np.float32)
+        if name.endswith("/kernel"):
+            return lambda: tensors[key]().astype(np.float32, copy=False).T
+        rows = pieces if name == WORD_EMBEDDINGS else None
+        return lambda: tensors[key]()[:rows].astype(np.float32, copy=False)
+
+    return LazyArrays({name: reader(name) for name in shapes})
+
+
+def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
+    """Return functions by name that map a file's arrays."""
+    with reading(path, "a safetensors file"):
+        # The library checks the header, so its offsets are right.
+        with safetensors.safe_open(path, "np"):
+            # It stays open, so that a later file of this name does not replace it.
+            file = path.open("rb")
+        size = int.from_bytes(file.read(8), "little")
+        header = msgspec.json.decode(file.read(size), type=dict[str, dict])
+        header.pop("__metadata__", None)
+        return {
+            name: functools.partial(
+                np.memmap, file, _TYPES[one["dtype"]], "r", 8 + size + one["data_offsets"][0], tuple(one["shape"])
+            )
+            for name, one in header.items()
+        }

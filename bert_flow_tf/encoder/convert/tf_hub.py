@@ -1,8 +1,7 @@
 """Read an encoder and its preprocess model from TF-Hub's format."""
 
 import hashlib
-import itertools
-import os
+import math
 import pathlib
 import re
 from typing import Any, get_args
@@ -12,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_flow_tf.encoder.bert import Bert, Outputs, Variables
+from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs, Variables
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.saved_model_encoder import Program
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, has_capitals, read_vocabulary
@@ -24,6 +23,7 @@ from bert_flow_tf.encoder.weights import (
     Pretrained,
     check_arrays,
     variable_shapes,
+    vocabulary_digest,
 )
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import check_writable
@@ -47,7 +47,7 @@ _KERAS_NAMES = {
     "output/dense": "output",
     "output/LayerNorm": "output_layer_norm",
 }
-_TABLES = tuple(itertools.islice(_KERAS_NAMES.values(), 3))
+_TABLES = ("word_embeddings", "position_embedding", "type_embeddings")
 
 
 def read_tf_hub(
@@ -55,8 +55,8 @@ def read_tf_hub(
 ) -> Pretrained | Program:
     """Read a BERT's variables, vocabulary and case, or another `Program`.
 
-    The SavedModel runs once, on `_probe_inputs`, and the activation is the one that gives its outputs. The dropout
-    rates are BERT's, 0.1.
+    The SavedModel runs once. An encoder is a BERT if tf-models' names and an activation give its outputs. The dropout
+    rates, which a SavedModel does not show, are BERT's 0.1.
 
     Args:
       name: the encoder in errors.
@@ -65,42 +65,42 @@ def read_tf_hub(
     # tensorflow_hub takes a second to import.
     import tensorflow_hub as hub
 
-    vocab, digest = read_vocabulary(vocabulary_asset(preprocess_dir)), _files_digest(encoder_dir)
-
-    def program(lower: bool, num_layers: int = 0, width: int = 0) -> Program:
-        record = EncoderRecord(kind="TF-Hub", do_lower_case=lower)
-        return Program(encoder_dir, preprocess_dir, vocab, record, digest, num_layers, width)
-
-    if recorded is not None and digest != recorded.files_digest:
-        found = [program(lower).fingerprint for lower in (False, True)]
-        if recorded.fingerprint not in found:
-            expected = f"expected {recorded.fingerprint}, as recorded"
-            raise UserError(f"{name}: fingerprint: found {' or '.join(found)}, {expected}")
+    vocab = _read_vocabulary(preprocess_dir)
+    files = [encoder_dir / "saved_model.pb", *sorted((encoder_dir / "variables").glob("*"))]
+    digest = hashlib.sha256("\n".join(map(file_digest, files)).encode()).hexdigest()
+    # An encoder that is no BERT has this fingerprint.
+    fingerprint = vocabulary_digest(vocab, digest).hexdigest()
+    if recorded is not None and digest != recorded.files_digest and fingerprint != recorded.fingerprint:
+        raise UserError(f"{name}: fingerprint: found {fingerprint}, expected {recorded.fingerprint}, as recorded")
     with reading(name, "an encoder"):
         loaded = hub.load(str(encoder_dir))
-    variables = {v.name.removesuffix(":0"): v for v in loaded.variables if v.dtype.is_floating}
-    inputs = _probe_inputs(variables)
-    # Compare on the CPU, because a GPU rounds products differently.
-    with tf.device("/CPU:0"):
-        with reading(name, f"TF-Hub's BERT, version 3 or later, which takes {', '.join(TOKEN_INPUTS)}"):
-            outputs = hub.KerasLayer(loaded)(inputs, training=False)
-            outputs = {key: outputs[key] for key in ("sequence_output", "pooled_output", "encoder_outputs")}
-        bert = _equal_bert(variables, inputs, outputs)
-    rows = next((v.shape[0] for key, v in variables.items() if _TABLES[0] in key), len(vocab))
-    if len(vocab) > rows:
-        expected = f"expected at most {rows}, the word embeddings of {name}"
-        raise UserError(f"{preprocess_dir}: found {len(vocab)} word pieces, {expected}")
     case = getattr(loaded, "do_lower_case", None)
     lower = not has_capitals(vocab) if case is None else bool(case.numpy())
+    record = EncoderRecord(kind="TF-Hub", do_lower_case=lower)
+    variables = {v.name.removesuffix(":0"): v for v in loaded.variables if v.dtype.is_floating}
+    table = next((v for key, v in variables.items() if "word_embeddings" in key), None)
+    if table is not None and len(vocab) > table.shape[0]:
+        expected = f"expected at most {table.shape[0]}, the word embeddings of {name}"
+        raise UserError(f"{preprocess_dir}: found {len(vocab)} word pieces, {expected}")
+    config = _config_of(variables)
+    inputs = _probe_inputs(config)
+    # Compare on the CPU, because a GPU rounds products differently.
+    with (
+        tf.device("/CPU:0"),
+        reading(name, f"TF-Hub's BERT, version 3 or later, which takes {', '.join(TOKEN_INPUTS)}"),
+    ):
+        outputs = hub.KerasLayer(loaded)(inputs, training=False)
+        outputs = {key: outputs[key] for key in ("encoder_outputs", "sequence_output", "pooled_output")}
+        bert = None if config is None else _equal_bert(config, variables, inputs, outputs)
     if bert is None:
         logging.info("%s is not a BERT of tf-models, so its SavedModel runs", name)
-        return program(lower, len(outputs["encoder_outputs"]), outputs["sequence_output"].shape[-1])
-    weights: dict[str, np.ndarray] = {key: variable.numpy() for key, variable in bert.variables.items()}
-    check_arrays(weights, variable_shapes(bert.config), name, "a BERT")
+        layers, width = len(outputs["encoder_outputs"]), outputs["sequence_output"].shape[-1]
+        return Program(encoder_dir, preprocess_dir, vocab, record, digest, fingerprint, layers, width)
+    arrays: dict[str, np.ndarray] = {key: variable.numpy() for key, variable in bert.variables.items()}
+    check_arrays(arrays, variable_shapes(bert.config), name, "a BERT")
     # The unused rows of some tables would give another fingerprint.
-    weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
-    config = msgspec.structs.replace(bert.config, vocab_size=len(vocab))
-    return Pretrained(config, vocab, weights, EncoderRecord(kind="TF-Hub", do_lower_case=lower), digest)
+    arrays[WORD_EMBEDDINGS] = arrays[WORD_EMBEDDINGS][: len(vocab)]
+    return Pretrained(msgspec.structs.replace(bert.config, vocab_size=len(vocab)), vocab, arrays, record, digest)
 
 
 def find_saved_model(
@@ -138,77 +138,66 @@ def find_saved_model(
     return handle, path
 
 
-def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
-    files = sorted(path for path in (pathlib.Path(preprocess_dir) / "assets").glob("*") if path.is_file())
-    if len(files) != 1:
-        raise UserError(f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file")
-    return files[0]
-
-
 def keras_name(tf1_name: str) -> str:
     """Return tf-models' name of a variable: `transformer/layer_0/output/kernel`."""
     name = tf1_name.removeprefix("bert/").replace("encoder/layer_", "transformer/layer_")
     return re.sub("|".join(_KERAS_NAMES), lambda match: _KERAS_NAMES[match[0]], name)
 
 
-def _files_digest(encoder_dir: pathlib.Path) -> str:
-    paths = [encoder_dir / "saved_model.pb", *sorted((encoder_dir / "variables").glob("*"))]
-    return hashlib.sha256("\n".join(map(file_digest, paths)).encode()).hexdigest()
+def _read_vocabulary(preprocess_dir: pathlib.Path) -> list[str]:
+    files = sorted(path for path in (preprocess_dir / "assets").glob("*") if path.is_file())
+    if len(files) != 1:
+        raise UserError(f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file")
+    return read_vocabulary(files[0])
 
 
-def _probe_inputs(variables: Variables) -> dict[str, tf.Tensor]:
+def _config_of(variables: Variables) -> BertConfig | None:
+    """Return the shape of tf-models' BERT; None for other or half-precision variables."""
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items() if variable.dtype == tf.float32}
+    try:
+        (pieces, width), (positions, _), (types, _) = (shapes[f"{name}/embeddings"] for name in _TABLES)
+        config = BertConfig(
+            vocab_size=pieces,
+            hidden_size=width,
+            num_hidden_layers=sum(name.endswith("/intermediate/bias") for name in shapes),
+            num_attention_heads=shapes["transformer/layer_0/self_attention/query/kernel"][1],
+            intermediate_size=shapes["transformer/layer_0/intermediate/bias"][0],
+            max_position_embeddings=positions,
+            type_vocab_size=types,
+            hidden_act="linear",
+        )
+    except KeyError:
+        return None
+    sizes = {keras_name(name): math.prod(shape) for name, shape in variable_shapes(config).items()}
+    return config if sizes == {name: math.prod(variable.shape) for name, variable in variables.items()} else None
+
+
+def _probe_inputs(config: BertConfig | None) -> Inputs:
     """Return inputs [2, seq] with many ids, all types and some padding."""
-
-    def table_rows(name: str, default: int) -> int:
-        return next((v.shape[0] for key, v in variables.items() if name in key), default)
-
-    length = min(table_rows(_TABLES[1], 16), 16)
-    positions = tf.range(2 * length)
-    inputs = {
-        # A prime factor spreads the ids over the vocabulary.
-        "input_word_ids": positions * 7919 % table_rows(_TABLES[0], 2),
-        "input_mask": tf.cast(positions < length + length // 2, tf.int32),
-        "input_type_ids": positions % table_rows(_TABLES[2], 1),
-    }
-    return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
+    pieces, types = (config.vocab_size, config.type_vocab_size) if config else (2, 1)
+    length = min(config.max_position_embeddings, 16) if config else 16
+    positions = tf.reshape(tf.range(2 * length), [2, length])
+    mask = tf.cast(positions < length + length // 2, tf.int32)
+    # A prime factor spreads the ids over the vocabulary.
+    return dict(zip(TOKEN_INPUTS, (positions * 7919 % pieces, mask, positions % types), strict=True))
 
 
-def _equal_bert(variables: Variables, inputs: dict[str, tf.Tensor], expected: Outputs) -> Bert | None:
+def _equal_bert(config: BertConfig, variables: Variables, inputs: Inputs, expected: Outputs) -> Bert | None:
     """Return a `Bert` that gives the SavedModel's outputs; None if none does."""
-    if not {*_TABLES, "transformer/layer_0/self_attention/query/kernel"} <= variables.keys():
-        return None
-    (pieces, width), (positions, _), (types, _) = (variables[name].shape for name in _TABLES)
-    fields: Any = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "hidden_act": ""}
-    config = BertConfig(
-        vocab_size=pieces,
-        hidden_size=width,
-        num_hidden_layers=len({match[0] for name in variables if (match := re.match(r"transformer/layer_\d+/", name))}),
-        num_attention_heads=variables["transformer/layer_0/self_attention/query/kernel"].shape[1],
-        intermediate_size=variables["transformer/layer_0/intermediate/kernel"].shape[1],
-        max_position_embeddings=positions,
-        type_vocab_size=types,
-        **fields,
-    )
-    shapes = variable_shapes(config)
-    names = {name: keras_name(name) for name in shapes}
-    if set(names.values()) != variables.keys() or any(v.dtype != tf.float32 for v in variables.values()):
-        return None
     # tf-models splits an axis into heads, which keeps the order of the values.
-    weights: Any = {name: variables[names[name]].numpy().reshape(shape) for name, shape in shapes.items()}
+    shapes = variable_shapes(config).items()
+    values: Any = {name: variables[keras_name(name)].numpy().reshape(shape) for name, shape in shapes}
+    mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
     for activation in get_args(Activation):
-        bert = Bert(weights, msgspec.structs.replace(config, hidden_act=activation))
-        found, wanted = (_without_padding(outputs, inputs["input_mask"]) for outputs in (bert(inputs), expected))
-        if len(found) == len(wanted) and all(_agree(a, b) for a, b in zip(found, wanted, strict=True)):
+        bert = Bert(values, msgspec.structs.replace(config, hidden_act=activation))
+        found, wanted = (
+            # States at padding may differ.
+            [*(tf.cast(state, tf.float32) * mask for state in outputs["encoder_outputs"]), outputs["pooled_output"]]
+            for outputs in (bert(inputs), expected)
+        )
+        if len(found) == len(wanted) and all(
+            np.abs(a - b).max() <= _LARGEST_DEVIATION * np.abs(b).max() for a, b in zip(found, wanted, strict=True)
+        ):
             return bert
-        weights = bert.variables
+        values = bert.variables
     return None
-
-
-def _without_padding(outputs: Outputs, mask: tf.Tensor) -> list[tf.Tensor]:
-    weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]
-    states = (*outputs["encoder_outputs"], outputs["sequence_output"])
-    return [*(tf.cast(each, tf.float32) * weights for each in states), tf.cast(outputs["pooled_output"], tf.float32)]
-
-
-def _agree(a: tf.Tensor, b: tf.Tensor) -> bool:
-    return a.shape == b.shape and bool(tf.reduce_max(tf.abs(a - b)) <= _LARGEST_DEVIATION * tf.reduce_max(tf.abs(b)))

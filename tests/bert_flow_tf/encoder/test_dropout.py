@@ -12,7 +12,9 @@ PER_TOKEN, PER_PAIR = (2 * LAYERS + 1) * WIDTH, LAYERS * HEADS
 
 def dropout_of(lengths, seeds, rates=(0.1, 0.3), seq=None):
     """Return `Dropout` of sentences of these lengths with seeds (7, number)."""
-    config = BertConfig(9, WIDTH, LAYERS, HEADS, 32, 64, 2, "gelu_tanh", *rates)
+    shape = {"vocab_size": 9, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+    shape |= {"intermediate_size": 32, "max_position_embeddings": 64, "hidden_act": "gelu_tanh"}
+    config = BertConfig(**shape, hidden_dropout_prob=rates[0], attention_probs_dropout_prob=rates[1])
     mask = tf.sequence_mask(lengths, seq, dtype=tf.int32)
     return Dropout(config, tf.constant([[7, seed] for seed in seeds], tf.int64), mask)
 

@@ -100,7 +100,7 @@ def test_a_run_that_trained_no_encoder_gives_none(run_on, small_source, small_en
 
 def test_fingerprint_is_that_of_the_contents(tiny_trio, tiny_source, small_encoder_dir, small_source, tmp_path):
     # Runs and saved models have recorded this one.
-    assert tiny_source.fingerprint == "02a2da48f34ccf12f9880e009df664288aa9437172ec22cd517fab37780c4de4"
+    assert tiny_source.fingerprint == "7e78d08233204126b2b73240d36c13d44850d2c1da1b044db01f172010e436e3"
     folder = resolve_encoder(bert_hub=os.path.dirname(tiny_trio["init_checkpoint"]))
     assert folder.fingerprint == tiny_source.fingerprint
     shutil.copytree(small_encoder_dir, tmp_path / "copy")

@@ -24,9 +24,9 @@ def test_what_is_written_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        (b'{"format_version": 2, "shares": ["x"]}', ["`$.shares[0]`"]),
-        (b'{"format_version": 2}', ["`shares`"]),
-        (b'{"format_version": 1, "shares": []}', ["found format_version 1, expected 2"]),
+        (b'{"format_version": 3, "shares": ["x"]}', ["`$.shares[0]`"]),
+        (b'{"format_version": 3}', ["`shares`"]),
+        (b'{"format_version": 1, "shares": []}', ["found format_version 1, expected 3"]),
         (b'{"shares": []}', ["found format_version None"]),
         (b"[", []),
         (None, ["no such file"]),

@@ -6,6 +6,7 @@
 import concurrent.futures
 import copy
 import json
+import pathlib
 import shutil
 import threading
 
@@ -149,5 +150,5 @@ def test_folder_holds_a_description_and_no_paths(sts_model, sts_version):
     assert (description["sentence_embedding_type"], description["max_seq_length"]) == ("avg-last-2", 8)
     assert description["flow_config"]["n_levels"] == 3
     # So that it can be copied to a machine without the run and the encoder.
-    place = str(sts_model.source.encoder_dir.parent).encode()
+    place = str(pathlib.Path(sts_model.source.bert_hub).parent).encode()
     assert not [path for path in sts_version.rglob("*") if path.is_file() and place in path.read_bytes()]

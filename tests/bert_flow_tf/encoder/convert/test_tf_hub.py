@@ -18,7 +18,7 @@ from tests.refusals import user_error
 
 @pytest.fixture
 def save_wrapped(small_hub_dir, tmp_path):
-    """A function that saves the encoder with changed outputs and returns its folder."""
+    """A function that saves the encoder with changed outputs."""
 
     def save(change):
         bert = tf.saved_model.load(str(small_hub_dir / "encoder"))
