@@ -61,7 +61,14 @@ class Tokenizer(tf.Module):
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of the sentences' pieces: ragged int32 [n, (pieces)]."""
-        words = split_words(sentences, self.do_lower_case)
+        cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
+        cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
+        cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
+        if self.do_lower_case:
+            cleaned = text.normalize_utf8(tf.strings.lower(cleaned, encoding="utf-8"), "NFD")
+            cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
+        cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
+        words = tf.strings.split(tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " "))
         too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > MAX_WORD_CHARS
         words = words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values))
         return self._matcher.tokenize(words).merge_dims(-2, -1)
@@ -89,18 +96,6 @@ class Tokenizer(tf.Module):
 
     def __call__(self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
-
-
-def split_words(sentences: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
-    """Return the words and punctuation of sentences [n]: ragged string [n, (words)]."""
-    cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
-    cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
-    cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
-    if do_lower_case:
-        cleaned = text.normalize_utf8(tf.strings.lower(cleaned, encoding="utf-8"), "NFD")
-        cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
-    cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
-    return tf.strings.split(tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " "))
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:

@@ -6,12 +6,12 @@ from typing import Any
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE
-from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, Tokenizer, is_uncased, split_words
+from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, Tokenizer, is_uncased
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 
-# A folder's tokenizer must split these texts as TF1's does. Case and accents differ between its settings.
+# A folder's tokenizer must give TF1's ids for these texts and for words of its vocabulary.
 _PROBES = ("Señora MÜLLER's naïve café,\tdon't—stop!", "東京 is Ünder $1.50 [a]\u00a0b\u200dc\ufffd", "x̂ Ǆ ß ﬁ ½ Ａ")
 
 
@@ -38,20 +38,15 @@ def read_case(folder: pathlib.Path, vocab: list[str], name: str) -> bool:
         theirs = tokenizers.Tokenizer.from_file(str(path))
         theirs.no_truncation()
         theirs.no_padding()
-    # Every sixteenth piece that is a word tests the ids.
-    words = [piece for piece in vocab if piece.isalpha() and piece.isascii()][::16]
-    probes = [*_PROBES, " ".join(words)]
-    split = []
-    for text in probes:
-        normal = theirs.normalizer.normalize_str(text) if theirs.normalizer else text
-        pairs = theirs.pre_tokenizer.pre_tokenize_str(normal) if theirs.pre_tokenizer else [(normal, None)]
-        split.append([word for word, _ in pairs])
+    words = " ".join([piece for piece in vocab if piece.isalpha() and piece.isascii()][::16])
+    texts = [*_PROBES, words, words.upper(), words.replace("a", "á").replace("e", "é")]
+    expected = [one.ids for one in theirs.encode_batch(texts, add_special_tokens=False)]
     for lower in (True, False):
-        if split_words(tf.constant(probes), lower).to_list() == [[word.encode() for word in row] for row in split]:
-            ids = Tokenizer(vocab, lower).tokenize(tf.constant(probes)).to_list()
-            if ids == [one.ids for one in theirs.encode_batch(probes, add_special_tokens=False)]:
-                return lower
-    raise UserError(f"{path}: splits {_PROBES[0]!r} into {split[0]} with other ids, expected those of TF1's BERT")
+        found = Tokenizer(vocab, lower).tokenize(tf.constant(texts)).to_list()
+        if found == expected:
+            return lower
+    text, ids = next((text, ids) for text, ids, ours in zip(texts, expected, found, strict=True) if ids != ours)
+    raise UserError(f"{path}: {text[:40]!r} has the word pieces {ids[:9]}, expected those of TF1's BERT")
 
 
 def write_tokenizer(folder: pathlib.Path, vocab: list[str], do_lower_case: bool, max_seq_length: int) -> None:
