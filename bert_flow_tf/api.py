@@ -16,6 +16,7 @@ from absl import logging
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint
 from bert_flow_tf.encoder.pooling import pooling_name
+from bert_flow_tf.encoder.provenance import encoder_record
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -27,7 +28,7 @@ from bert_flow_tf.evaluation.witness import check_pairs, judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.build import build_model, checkpoint_parts, encoder_record, restore
+from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Flow, Model, Training, model_at
@@ -560,18 +561,18 @@ class BertFlow:
         Args:
           sentences: sentences or paragraphs.
           out_dir: the new encoder folder; checkpoints are in `OUT_DIR.pretraining`. `overwrite` replaces both.
-          **settings: fields of `runs.settings.PretrainingSettings`, such as `steps` or `learning_rate`.
+          **settings: fields of `runs.settings.PretrainSettings`, such as `steps` or `learning_rate`.
 
         Raises:
           UserError: the text or a setting is invalid, or a run has already trained this encoder.
         """
         if self.encoder_trained:
             raise UserError("pretrain: found an encoder that a run trained; first run bert-flow convert --run")
-        from bert_flow_tf.runs.settings import PretrainingSettings
+        from bert_flow_tf.runs.settings import PretrainSettings
         from bert_flow_tf.training.pretrain import pretrain
 
         show = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
-        values = PretrainingSettings(**{"max_seq_length": self.max_seq_length, **settings})
+        values = PretrainSettings(**{"max_seq_length": self.max_seq_length, **settings})
         pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, show_progress_bar=show)
         options: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
         return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **options)

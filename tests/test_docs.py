@@ -12,7 +12,7 @@ import pytest
 from bert_flow_tf import BertFlow, sample_data
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
-from bert_flow_tf.runs.settings import PretrainingSettings, Settings
+from bert_flow_tf.runs.settings import PretrainSettings, RunSettings, flags_of
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.scale.shards import PartSettings
 from bert_flow_tf.serving.export import export_model
@@ -83,7 +83,7 @@ def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder
     def figures(what):
         return [[float(one.replace(",", "")) for one in re.findall(r"\d[\d,.e-]*\d|\d", cell)] for cell in rows[what]]
 
-    flags = vars(Settings())
+    flags = {field.name: field.default for field in flags_of(RunSettings)}
     of_fit = {name: one.default for name, one in inspect.signature(BertFlow._learn).parameters.items()}
     options = {option.opts[0].removeprefix("--"): option.default for option in fit.params}
     batch, rate = of_fit["batch_size"], of_fit["learning_rate"]
@@ -157,7 +157,7 @@ def test_arguments_that_documents_name_exist():
         "encode_dataset": PartSettings,
         "fit": BertFlow._learn,
         "fit_dataset": BertFlow._learn,
-        "pretrain": PretrainingSettings,
+        "pretrain": PretrainSettings,
         "export": export_model,
     }
     for name, argument in named:

@@ -1,18 +1,18 @@
 """`bert-flow launch`: one training in several processes."""
 
 import functools
-import importlib
 import os
 from collections.abc import Sequence
 
 import click
 from absl import flags
 
+from bert_flow_tf.commands import siamese
 from bert_flow_tf.commands.options import COUNT, WHOLE
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.cluster import LostWorker
 from bert_flow_tf.scale.on_ray import train_on_ray
-from bert_flow_tf.training.run import LostWorker, check
+from bert_flow_tf.training.start import check
 
 
 @click.command(
@@ -33,17 +33,15 @@ def launch(
 
     Each process trains on its part of every batch. If one dies, Ray restarts all from the last checkpoint.
     """
-    # Import it by name, because its layer is above this one.
-    module = importlib.import_module("bert_flow_tf.run_siamese")
     values = flags.FlagValues()
-    module.define_flags(values)
-    if extra := module.parse(["run_siamese", *run_flags], values)[1:]:
+    siamese.define_flags(values)
+    if extra := siamese.parse(["run_siamese", *run_flags], values)[1:]:
         raise UserError(f"found the argument {extra[0]}, expected flags only (--name=value)")
-    settings: Settings = module.settings_of(values)
+    settings = siamese.settings_of(values)
     if settings.overwrite:
         raise UserError("--overwrite: found with launch, where each restart would delete the run; delete it yourself")
     check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)
-    run = functools.partial(module.run, settings)
+    run = functools.partial(siamese.run, settings)
     train_on_ray(run, LostWorker, workers=workers, threads=threads, address=ray, restarts=max_restarts)

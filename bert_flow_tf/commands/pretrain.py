@@ -9,7 +9,7 @@ from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.runs.settings import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainSettings
 
 _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
     "steps": ("N", COUNT, "Number of steps."),
@@ -29,7 +29,7 @@ _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
 @click.option("--text", required=True, multiple=True, metavar="FILE", help="Sentences or paragraphs; - is stdin.")
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
-@options_of(_SETTINGS, **vars(PretrainingSettings()))
+@options_of(_SETTINGS, **vars(PretrainSettings()))
 @click.option("--overwrite", is_flag=True, help="Replace an earlier encoder and run.")
 def pretrain(
     model: ModelOptions, text: tuple[str, ...], texts: tuple[str, ...], out: str, overwrite: bool, **values: Any
@@ -39,8 +39,7 @@ def pretrain(
     A line of text is a sentence or a paragraph; longer ones are split at --max_seq_length. Checkpoints and
     TensorBoard's events are in DIR.pretraining. After an interruption, repeat the command to resume.
     """
-    settings = PretrainingSettings(**values)
-    settings.check()
+    settings = PretrainSettings(**values)
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):

@@ -1,25 +1,21 @@
-"""Build a run's configuration and Keras model; load a checkpoint's weights."""
+"""Build a run's Keras model; load a checkpoint's weights."""
 
 import os
-import pathlib
 from typing import Any
 
-import msgspec
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.weights import check_arrays
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.reading import file_digest, reading
+from bert_flow_tf.files.reading import reading
 from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs import record
-from bert_flow_tf.runs.record import Encoder, Flow, Model, RunConfig, Setting, Training
-from bert_flow_tf.runs.settings import LossSettings, Settings, flow_config
+from bert_flow_tf.runs.record import Model
+from bert_flow_tf.runs.settings import Losses
 from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
@@ -28,97 +24,12 @@ from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
 
 
-def absolute_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return `resolve_encoder`'s arguments with absolute paths."""
-
-    def is_path(value: Setting) -> bool:
-        return isinstance(value, str) and (os.path.exists(value) or os.path.exists(f"{value}.index"))
-
-    return {name: os.path.abspath(str(value)) if is_path(value) else value for name, value in flags.items()}
-
-
-def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
-    """Return an encoder's record; `flags` are arguments of `resolve_encoder`."""
-    checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
-    if (earlier := _recorded_model(checkpoint)) is not None:
-        return msgspec.structs.replace(earlier.encoder, fingerprint=source.fingerprint)
-    handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
-    # A checkpoint beside its configuration counts as published; the training of other checkpoints is unknown.
-    published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
-    fine_tuning = None if published else Training()
-    if published and source.record.started_from is not None:
-        # `convert --run` or `pretrain` wrote the folder.
-        fine_tuning = source.record.training or Training()
-    name, digest = record.encoder_name(handle, source.preprocess_hub), source.fingerprint
-    return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
-
-
-def _recorded_model(checkpoint: str | None) -> Model | None:
-    prefix = checkpoint_prefix(checkpoint) if checkpoint else None
-    config = config_of_checkpoint(prefix) if prefix else None
-    return record.model_at(config, prefix) if config and prefix else None
-
-
-def run_config(
-    settings: Settings, task: Task, source: EncoderSource, pairs: int | None = None, data: str | None = None
-) -> RunConfig:
-    """Return the `config.json` of a run.
-
-    Args:
-      pairs: number of training pairs; None if nothing is trained.
-      data: digest of the pairs.
-    """
-    arguments, training_flags = settings.encoder_arguments(), settings.training_flags()
-    init_checkpoint = settings.init_checkpoint
-
-    def training_record(earlier: Training | None) -> Training:
-        flags = {name: value for name, value in training_flags.items() if name not in ("task_name", "seed")}
-        return Training(task=task.name, pairs=pairs, settings=flags, seed=settings.seed, began_with=earlier)
-
-    flow = None
-    if settings.flow:
-        training = _flow_training(init_checkpoint)
-        training = (training or Training(seed=settings.seed)) if pairs is None else training_record(training)
-        flow = Flow(config=flow_config(settings.flow_model_config), training=training)
-    encoder = encoder_record(source, arguments)
-    encoder_trained = pairs is not None and not settings.encoder_is_frozen
-    if encoder_trained:
-        tuning = training_record(encoder.fine_tuning)
-        encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
-    return RunConfig(
-        made_by=record.made_by("run_siamese"),
-        model=Model(
-            encoder=encoder,
-            pooling=settings.sentence_embedding_type,
-            max_seq_length=settings.max_seq_length,
-            low_dim=settings.low_dim,
-            flow=flow,
-        ),
-        encoder=source.files,
-        encoder_flags=absolute_flags(arguments),
-        encoder_trained=encoder_trained,
-        num_labels=None if task.is_regression else len(task.label_names),
-        data=data,
-        # A checkpoint's index holds the checksum of every tensor.
-        begins_with=file_digest(f"{checkpoint_prefix(init_checkpoint)}.index") if init_checkpoint else None,
-        flags=training_flags,
-    )
-
-
-def _flow_training(checkpoint: str | None) -> Training | None:
-    """Return the training of an initial checkpoint's flow; None without a flow."""
-    if (earlier := _recorded_model(checkpoint)) is not None:
-        return None if earlier.flow is None else earlier.flow.training
-    names = Checkpoint(checkpoint_prefix(checkpoint)).shapes if checkpoint else ()
-    return Training() if any(map(is_flow_name, names)) else None
-
-
 def build_model(
     source: EncoderSource,
     model: Model,
     *,
     num_labels: int | None = None,
-    losses: LossSettings | None = None,
+    losses: Losses | None = None,
     seed: int = 0,
     trainable: bool = False,
 ) -> SiameseBertFlow:

@@ -7,7 +7,7 @@ import tf_keras
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.runs.settings import LossSettings
+from bert_flow_tf.runs.settings import Losses
 from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.optimizer import apply_clipped
@@ -61,7 +61,7 @@ class SiameseBertFlow(tf_keras.Model):
         *,
         num_labels: int | None = None,
         low_dim: int = -1,
-        losses: LossSettings | None = None,
+        losses: Losses | None = None,
         seed: int = 1234,
     ) -> None:
         super().__init__(name="siamese_bert_flow")
@@ -71,7 +71,7 @@ class SiameseBertFlow(tf_keras.Model):
         self.encoder: Any = encoder
         self.flow: Any = flow
         self._seed = seed
-        self.num_labels, self.low_dim, self.loss_settings = num_labels, low_dim, losses or LossSettings()
+        self.num_labels, self.low_dim, self.loss_settings = num_labels, low_dim, losses or Losses()
         self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
         if num_labels:

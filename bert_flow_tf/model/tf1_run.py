@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.encoder import provenance
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
 from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint, run_step
@@ -66,7 +67,7 @@ def convert_tf1_run(
     flags["do_lower_case"] = source.do_lower_case
     named_step = re.search(r"-(\d+)$", prefix.name)
     step = int(stored["global_step"] if "global_step" in stored.shapes else named_step[1] if named_step else 0)
-    made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
+    made_by, encoder_record = record.made_by("bert-flow convert"), provenance.encoder_record(source, flags)
     if has_bert:
         # The original's run may have trained BERT.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
@@ -76,7 +77,7 @@ def convert_tf1_run(
         made_by=made_by,
         model=record.Model(encoder=encoder_record, pooling=pooling_name(sentence_embedding_type), **shape, flow=flow),
         encoder=source.files,
-        encoder_flags=build.absolute_flags(flags),
+        encoder_flags=provenance.absolute_flags(flags),
         # The new run starts from the checkpoint's BERT and trains nothing.
         encoder_trained=False,
         num_labels=stored.shapes[TF1_OUTPUT_WEIGHTS][0] if has_classifier else None,

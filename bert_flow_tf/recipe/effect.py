@@ -30,7 +30,7 @@ from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.recipe.run import EMBEDDING_TYPES, Stage, command_line, matching, read_environment, run_stages, table
 from bert_flow_tf.results.table import Entry, Table, number
-from bert_flow_tf.runs.settings import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.sample_data import wordnet
 
 _VARIABLES = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             from bert_flow_tf.training.pretrain import pretrain
 
             source, warmup = resolve_encoder(**before.encoder_flags), min(100, int(steps) // 2)
-            settings = PretrainingSettings(steps=int(steps), num_warmup_steps=warmup, seed=before.seed)
+            settings = PretrainSettings(steps=int(steps), num_warmup_steps=warmup, seed=before.seed)
             pretrain(sentences, source, folder / "encoder", settings, overwrite=overwrite)
         stages: list[Stage] = []
         for name, recipe in (("before", before), ("MLM", after)):

@@ -47,9 +47,9 @@ from bert_flow_tf.results import records
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 from bert_flow_tf.runs.record import BERT_NAMES, made_by
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import RunSettings
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.training.run import train_and_score
+from bert_flow_tf.training.start import train_and_score
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one is exported, because it is the paper's best on STS-B.
 # The original's README uses these flags to score an encoder without training.
@@ -62,7 +62,7 @@ class Stage(NamedTuple):
     """A run whose predictions for `task` are scored, or an export."""
 
     title: str
-    settings: Settings
+    settings: RunSettings
     task: SimilarityTask | None = None
     export_to: pathlib.Path | None = None
 
@@ -155,7 +155,7 @@ class Recipe(NamedTuple):
         known |= {"do_predict_on_dev": self.task is not None and self.task.split == "dev"}
         known |= {"task_name": self.folder.name, "data_dir": str(self.folder), "cached_dir": str(self.cached_dir)}
         known |= {"output_parent_dir": str(self.output_dir), "exp_name": name + suffix}
-        return Stage(title, Settings(**{**known, **flags}), None if train else self.task)
+        return Stage(title, RunSettings.of(**{**known, **flags}), None if train else self.task)
 
 
 def recipe_stages(recipe: Recipe) -> list[Stage]:
@@ -260,7 +260,7 @@ def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
         (task_scores,) = scores.tasks.values()
         # Keep the pairs of one seed for plots; those of all seeds would fill most of the file.
         task_scores = msgspec.structs.replace(task_scores, agreement=None) if runs else task_scores
-        seed, directory = stage.settings.seed, str(stage.settings.output_dir)
+        seed, directory = stage.settings.training.seed, str(stage.settings.output_dir)
         runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=task_scores))
     return runs
 

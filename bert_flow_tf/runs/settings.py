@@ -1,15 +1,15 @@
-"""The settings of a run, which are the original's flags."""
+"""The settings of each action: every flag's type, default, limits and help."""
 
 import dataclasses
 import functools
-import json
 import math
 import os
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
-from bert_flow_tf.files.reading import check_local, reading
+from bert_flow_tf.files.reading import check_local
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
@@ -31,8 +31,79 @@ _ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file"
 _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
 
 
+class Settings:
+    """Base of the settings classes, which check their values when made."""
+
+    def __post_init__(self) -> None:
+        """Raise `ArgumentError` for the first invalid value."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value, limits, expected = getattr(self, field.name), field.metadata, None
+            least, below, choices = (limits.get(limit) for limit in ("least", "below", "choices"))
+            number = value if least is not None and value is not None else None
+            if limits.get("required") and not value:
+                expected = f"a value ({limits['help']})"
+            elif isinstance(value, float) and not math.isfinite(value):
+                expected = "a finite number"
+            elif choices and value not in choices:
+                expected = " or ".join(map(str, choices))
+            elif number is not None and (number < least or (below is not None and number >= below)):
+                expected = f"at least {least}" + ("" if below is None else f" and less than {below}")
+            if expected:
+                raise ArgumentError(f"{field.name}: found {value or repr(value)}, expected {expected}")
+
+
+def flags_of(kind: Any) -> Iterator[dataclasses.Field]:
+    """Yield the fields of a settings class and of its parts."""
+    for field in dataclasses.fields(kind):
+        yield from [field] if field.metadata else flags_of(field.type)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataSettings(Settings):
+    """The task, and how its pairs become training pairs."""
+
+    task_name: str = flag(None, f"One of {_TASKS}.", required=True)
+    data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
+    use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
+    dupe_factor: int = flag(1, "Copies of each example; all but the first mask one random token.", least=1, below=1001)
+    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
+    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelSettings(Settings):
+    """Encoder, pooling and flow, as in `runs.record.Model`."""
+
+    bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
+    preprocess_hub: str | None = _neutral(None, "Preprocess model, if --bert_hub does not include one.")
+    bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
+    vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
+    init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
+    do_lower_case: bool | None = _neutral(None, "Lower-case the text; by default, the vocabulary decides.")
+    sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
+    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3, below=2**31)
+    pad_to_max_seq_length: bool = flag(False, "Pad all batches to --max_seq_length, as the original does.")
+    low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
+    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; by default, the run's directory.")
+    flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
+    # The configuration's contents, not its name, identify the run, see `RunConfig.identity`.
+    flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
+
+    @property
+    def encoder_arguments(self) -> dict[str, Any]:
+        """The arguments of `encoder.source.resolve_encoder`."""
+        return {name: getattr(self, name) for name in _ENCODER_FLAGS}
+
+    @property
+    def flow_config(self) -> GlowConfig | None:
+        """The flow's configuration; None without a flow."""
+        return flow_config(self.flow_model_config) if self.flow else None
+
+
 @dataclasses.dataclass(frozen=True)
-class LossSettings:
+class Losses(Settings):
+    """The losses of `model.siamese.SiameseBertFlow`."""
+
     num_examples: int = flag(-1, "-1: all labels; 0: no labels, BERT is frozen; n: n labelled examples.", least=-1)
     l2_penalty: float = flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
     flow_loss: int = flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
@@ -46,65 +117,11 @@ class LossSettings:
         return self.num_examples == 0 and self.l2_penalty <= 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """This worker's index and the worker count; worker 0 is the chief."""
-
-    index: int = 0
-    count: int = 1
-
-    @classmethod
-    def from_environment(cls) -> "Cluster":
-        """Read TF_CONFIG; raise `UserError` if it is invalid."""
-        text = os.environ.get("TF_CONFIG")
-        if not text:
-            return cls()
-        with reading("TF_CONFIG", '{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": N}}'):
-            cluster, task = (json.loads(text)[name] for name in ("cluster", "task"))
-            tasks = [(kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, [])))]
-            return cls(tasks.index((task["type"], task["index"])), len(tasks))
-
-    @property
-    def is_chief(self) -> bool:
-        return self.index == 0
-
-    def rows(self, batch_size: int) -> slice:
-        """Return this worker's rows of a batch."""
-        size, rest = divmod(batch_size, self.count)
-        start = self.index * size + min(self.index, rest)
-        return slice(start, start + size + (self.index < rest))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(LossSettings):
-    """The flags of `run_siamese`, with the original's names and defaults."""
+class TrainingSettings(Settings):
+    """Steps, learning rates, checkpoints and devices of training."""
 
-    task_name: str = flag(None, f"One of {_TASKS}.", required=True)
-    data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
-    use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
-    dupe_factor: int = flag(1, "Copies of each example; all but the first mask one random token.", least=1, below=1001)
-    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
-    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
-
-    bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
-    preprocess_hub: str | None = _neutral(None, "Preprocess model, if --bert_hub does not include one.")
-    bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
-    vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
-    init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
-    do_lower_case: bool | None = _neutral(None, "Lower-case the text; by default, the vocabulary decides.")
-
-    sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
-    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3, below=2**31)
-    pad_to_max_seq_length: bool = flag(False, "Pad all batches to --max_seq_length, as the original does.")
-    low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
-    cache_embeddings: bool = flag(False, "Compute the flow's inputs once, without dropout; this is faster.")
-    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; by default, the run's directory.")
-
-    flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
-    # The configuration's contents, not its name, identify the run, see `RunConfig.identity`.
-    flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
-    flow_ddi: bool = flag(False, "Initialise the flow from a batch; the original never runs its code for this.")
-
+    do_train: bool = _neutral(False, "Train on the training split.")
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
     train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
     learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
@@ -116,12 +133,31 @@ class Settings(LossSettings):
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
     start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
-
+    flow_ddi: bool = flag(False, "Initialise the flow from a batch; the original never runs its code for this.")
+    cache_embeddings: bool = flag(False, "Compute the flow's inputs once, without dropout; this is faster.")
     use_xla: bool = flag(False, "Compile with XLA.")
     num_logical_cpus: int = _neutral(
         0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0, below=1025
     )
 
+    @property
+    def trains(self) -> bool:
+        """True if the command trains for more than 1e-6 epochs."""
+        return self.do_train and self.num_train_epochs > 1e-6
+
+    def total_steps(self, num_examples: int) -> int:
+        steps = int(num_examples / self.train_batch_size * self.num_train_epochs)
+        if not steps:
+            raise ArgumentError(f"num_train_epochs: found {self.num_train_epochs}, which gives 0 training steps")
+        return steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoringSettings(Settings):
+    """Evaluation, prediction and SentEval."""
+
+    do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
+    do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
     eval_batch_size: int = _neutral(8, 'Batch size for "loss" in eval_results.txt, a mean of batch means.', least=1)
     auc: bool = _neutral(False, "Evaluate the area under the ROC curve too, for tasks with two labels.")
     predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches hold sentences of similar length.", least=1)
@@ -134,21 +170,9 @@ class Settings(LossSettings):
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
     original_protocol: bool = _neutral(False, "Classify embeddings of norm 1, in 5 folds, on --senteval_tasks.")
 
-    do_train: bool = _neutral(False, "Train on the training split.")
-    do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
-    do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
-    output_parent_dir: str = _neutral(None, "Parent folder of the run's directory.", required=True)
-    exp_name: str | None = _neutral(None, "Name of the run's directory.")
-    exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings make up the rest.")
-    overwrite: bool = _neutral(False, "Delete a run, or replace results, of the same name.")
-
-    def encoder_arguments(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _ENCODER_FLAGS}
-
-    def training_flags(self) -> dict[str, Any]:
-        """Return the flags that a trained model depends on."""
-        fields = dataclasses.fields(self)
-        return {field.name: getattr(self, field.name) for field in fields if field.metadata["identifies"]}
+    @property
+    def scores(self) -> bool:
+        return self.do_eval or self.do_predict or self.do_senteval
 
     @property
     def prediction_splits(self) -> tuple[str, ...]:
@@ -158,94 +182,109 @@ class Settings(LossSettings):
         return ("dev" if self.do_predict_on_dev else "test",)
 
     @property
+    def prediction_file(self) -> str:
+        """The name of the file that `do_predict` writes, as in the original."""
+        split = "full" if self.do_predict_on_full else self.prediction_splits[0]
+        prefix = f"{self.eval_checkpoint_name}." if self.eval_checkpoint_name else ""
+        return f"{prefix}{split}_{'pooled' if self.predict_pool else 'results'}.tsv"
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the files that scoring writes."""
+        wanted = {DEV_RESULTS_FILE: self.do_eval, self.prediction_file: self.do_predict}
+        return [name for name, is_wanted in {**wanted, EVALUATION_FILE: self.do_senteval}.items() if is_wanted]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSettings(Settings):
+    """The flags of `run_siamese`, with the original's names and defaults."""
+
+    data: DataSettings
+    model: ModelSettings
+    losses: Losses
+    training: TrainingSettings
+    scoring: ScoringSettings
+    output_parent_dir: str = _neutral(None, "Parent folder of the run's directory.", required=True)
+    exp_name: str | None = _neutral(None, "Name of the run's directory.")
+    exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings make up the rest.")
+    overwrite: bool = _neutral(False, "Delete a run, or replace results, of the same name.")
+
+    @classmethod
+    def of(cls, **flags: Any) -> "RunSettings":
+        """Make the parts from flags; a wrong name is a `TypeError`."""
+        for part in dataclasses.fields(cls):
+            if not part.metadata:
+                kind: Any = part.type
+                values = {flag.name: flags.pop(flag.name) for flag in flags_of(kind) if flag.name in flags}
+                flags[part.name] = kind(**values)
+        return cls(**flags)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        training, has_flow = self.training, self.model.flow
+        check_local(self.output_parent_dir, "--output_parent_dir")
+        check_local(self.model.cached_dir or "", "--cached_dir")
+        for name, value in {"flow_loss": self.losses.flow_loss, "flow_ddi": training.flow_ddi}.items():
+            if value and not has_flow:
+                raise ArgumentError(f"{name}: found {value} with --flow=0, expected --flow=1")
+        if training.flow_ddi and training.train_batch_size < 2:
+            raise ArgumentError("train_batch_size: found 1 with --flow_ddi, expected 2 or more")
+        if training.cache_embeddings and not self.losses.encoder_is_frozen:
+            expected = "expected --num_examples=0 and no --l2_penalty"
+            raise ArgumentError(f"cache_embeddings: found true with an encoder that is trained, {expected}")
+        if not (training.do_train or self.scoring.scores):
+            raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: all missing, expected at least one")
+
+    @property
+    def training_flags(self) -> dict[str, Any]:
+        """The flags that a trained model depends on."""
+        parts = (self.data, self.model, self.losses, self.training)
+        return {
+            flag.name: getattr(part, flag.name)
+            for part in parts
+            for flag in dataclasses.fields(part)
+            if flag.metadata["identifies"]
+        }
+
+    @property
     def output_dir(self) -> pathlib.Path:
         """The run's folder, with the original's name."""
         if self.exp_name:
             return pathlib.Path(self.output_parent_dir, self.exp_name)
         if not self.exp_name_prefix:
             raise ArgumentError("exp_name: found nothing, expected --exp_name or --exp_name_prefix")
+        model, losses, training = self.model, self.losses, self.training
         parts = {
-            f"{self.exp_name_prefix}_t_{self.task_name}": True,
-            f"ep_{self.num_train_epochs:.2f}_lr_{self.learning_rate:.2e}": True,
-            f"bsz_{self.train_batch_size}": self.train_batch_size != 32,
-            f"e_{self.sentence_embedding_type}": self.sentence_embedding_type != "avg",
-            f"f_{self.flow}{self.flow_loss}": self.flow,
-            f"{self.flow_learning_rate:.2e}": self.flow and self.flow_loss,
-            "allsplits": self.flow and self.use_full_for_training,
-            pathlib.Path(self.flow_model_config).stem: self.flow and self.flow_model_config != DEFAULT_CONFIG,
-            "ddi": self.flow and self.flow_ddi,
-            f"n_{self.num_examples}": self.num_examples > 0,
-            f"ld_{self.low_dim}": self.low_dim > -1,
-            f"l2_{self.l2_penalty:.2e}": self.l2_penalty > 0,
+            f"{self.exp_name_prefix}_t_{self.data.task_name}": True,
+            f"ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}": True,
+            f"bsz_{training.train_batch_size}": training.train_batch_size != 32,
+            f"e_{model.sentence_embedding_type}": model.sentence_embedding_type != "avg",
+            f"f_{model.flow}{losses.flow_loss}": model.flow,
+            f"{training.flow_learning_rate:.2e}": model.flow and losses.flow_loss,
+            "allsplits": model.flow and self.data.use_full_for_training,
+            pathlib.Path(model.flow_model_config).stem: model.flow and model.flow_model_config != DEFAULT_CONFIG,
+            "ddi": model.flow and training.flow_ddi,
+            f"n_{losses.num_examples}": losses.num_examples > 0,
+            f"ld_{model.low_dim}": model.low_dim > -1,
+            f"l2_{losses.l2_penalty:.2e}": losses.l2_penalty > 0,
         }
-        name = "_".join(part for part, is_used in parts.items() if is_used)
-        return pathlib.Path(self.output_parent_dir, name)
+        return pathlib.Path(self.output_parent_dir, "_".join(part for part, is_used in parts.items() if is_used))
 
     @property
     def prediction_path(self) -> pathlib.Path:
-        """The file that `do_predict` writes, with the original's name."""
-        split = "full" if self.do_predict_on_full else self.prediction_splits[0]
-        prefix = f"{self.eval_checkpoint_name}." if self.eval_checkpoint_name else ""
-        return self.output_dir / f"{prefix}{split}_{'pooled' if self.predict_pool else 'results'}.tsv"
-
-    @property
-    def trains(self) -> bool:
-        """True if the command trains for more than 1e-6 epochs."""
-        return self.do_train and self.num_train_epochs > 1e-6
-
-    @property
-    def scores(self) -> bool:
-        return self.do_eval or self.do_predict or self.do_senteval
+        return self.output_dir / self.scoring.prediction_file
 
     @property
     def scores_checkpoint_alone(self) -> bool:
         """True if SentEval scores `init_checkpoint` without a run."""
-        scores_a_run = self.do_train or self.do_eval or self.do_predict or not self.do_senteval
+        scoring = self.scoring
+        scores_a_run = self.training.do_train or scoring.do_eval or scoring.do_predict or not scoring.do_senteval
         is_unnamed = not (self.exp_name or self.exp_name_prefix)
-        return not scores_a_run and (is_unnamed or bool(self.init_checkpoint))
-
-    def missing_outputs(self) -> list[pathlib.Path]:
-        wanted = [self.output_dir / DEV_RESULTS_FILE] if self.do_eval else []
-        wanted += [self.prediction_path] if self.do_predict else []
-        wanted += [self.output_dir / EVALUATION_FILE] if self.do_senteval else []
-        return [path for path in wanted if not path.exists()]
-
-    def check(self) -> None:
-        """Raise `UserError` for the first invalid flag."""
-        check_values(self)
-        for name in ("output_parent_dir", "cached_dir"):
-            check_local(getattr(self, name) or "", f"--{name}")
-        for name in ("flow_loss", "flow_ddi"):
-            if (value := getattr(self, name)) and not self.flow:
-                raise ArgumentError(f"{name}: found {value} with --flow=0, expected --flow=1")
-        if self.flow_ddi and self.train_batch_size < 2:
-            raise ArgumentError("train_batch_size: found 1 with --flow_ddi, expected 2 or more")
-        if self.cache_embeddings and not self.encoder_is_frozen:
-            expected = "expected --num_examples=0 and no --l2_penalty"
-            raise ArgumentError(f"cache_embeddings: found true with an encoder that is trained, {expected}")
-        if not (self.do_train or self.scores):
-            raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: all missing, expected at least one")
-
-
-def check_values(settings: Any) -> None:
-    """Raise `ArgumentError` for the first value outside its flag's limits."""
-    for field in dataclasses.fields(settings):
-        value, limits, expected = getattr(settings, field.name), field.metadata, None
-        least, below, choices = (limits.get(limit) for limit in ("least", "below", "choices"))
-        if limits.get("required") and not value:
-            expected = f"a value ({limits['help']})"
-        elif isinstance(value, float) and not math.isfinite(value):
-            expected = "a finite number"
-        elif choices and value not in choices:
-            expected = " or ".join(map(str, choices))
-        elif (least is not None and value < least) or (below is not None and value >= below):
-            expected = f"at least {least}" + ("" if below is None else f" and less than {below}")
-        if expected:
-            raise ArgumentError(f"{field.name}: found {value or repr(value)}, expected {expected}")
+        return not scores_a_run and (is_unnamed or bool(self.model.init_checkpoint))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingSettings:
+class PretrainSettings(Settings):
     """The settings of masked language modelling.
 
     Because TF1's Adam does not correct the bias of its moments, its first thousand steps are up to six times as large
@@ -262,9 +301,8 @@ class PretrainingSettings:
     save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", least=1)
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
 
-    def check(self) -> None:
-        """Raise `ArgumentError` for the first invalid value."""
-        check_values(self)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.steps <= self.num_warmup_steps:
             expected = f"more than num_warmup_steps, {self.num_warmup_steps}"
             raise ArgumentError(f"steps: found {self.steps}, expected {expected}")

@@ -22,19 +22,24 @@ from bert_flow_tf.runs.record import TrainingResults
 Logs = Mapping[str, float]
 
 
-class Steps(tf_keras.callbacks.Callback):
-    """Count and save a run's steps; stop if values are not finite.
-
-    The last `kept` checkpoints stay in `run_dir`; each holds the step and those `parts` that are not None.
-    """
+class Checkpoints:
+    """A run's last `kept` checkpoints: the step and all parts but None."""
 
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
-        super().__init__()
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         saved = {name: part for name, part in parts.items() if part is not None}
         self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **saved)
-        self.manager = tf.train.CheckpointManager(self._checkpoint, str(run_dir), kept, checkpoint_name=CHECKPOINT_NAME)
-        self._saved_at = self._signal = 0
+        self._manager = tf.train.CheckpointManager(
+            self._checkpoint, str(run_dir), kept, checkpoint_name=CHECKPOINT_NAME
+        )
+        self.run_dir = run_dir
+
+    @property
+    def latest(self) -> str | None:
+        return self._manager.latest_checkpoint
+
+    def save(self) -> None:
+        save_checkpoint(self._manager, int(self.step))
 
     def restore(self, prefix: str | None = None) -> str | None:
         """Restore a checkpoint, by default the last complete one; return its prefix.
@@ -42,55 +47,33 @@ class Steps(tf_keras.callbacks.Callback):
         Raises:
           UserError: the run is finished, and its checkpoint is missing or damaged.
         """
-        folder = pathlib.Path(self.manager.directory)
-        is_trained = (folder / TRAIN_RESULTS_FILE).exists()
-        prefix = prefix or last_readable_checkpoint(folder, CHECKPOINT_NAME, self._kept, remove=not is_trained)
+        results_path = self.run_dir / TRAIN_RESULTS_FILE
+        is_trained = results_path.exists()
+        prefix = prefix or last_readable_checkpoint(self.run_dir, CHECKPOINT_NAME, self._kept, remove=not is_trained)
         if prefix:
             self._checkpoint.restore(prefix).assert_consumed()
             logging.info("Resumed from %s", prefix)
-        self._saved_at = int(self.step)
         if is_trained:
-            results = read_json(folder / TRAIN_RESULTS_FILE, TrainingResults, expected="a finished run's results")
+            results = read_json(results_path, TrainingResults, expected="a finished run's results")
             if not prefix or int(self.step) != results.steps:
                 found = f"found a finished run without its checkpoint of step {results.steps}"
-                raise UserError(f"{folder}: {found}; use --overwrite to train again")
+                raise UserError(f"{self.run_dir}: {found}; use --overwrite to train again")
         return prefix
 
-    def fit(
-        self,
-        model: tf_keras.Model,
-        batches: tf.data.Dataset,
-        total: int,
-        learned: Sequence[tf.Variable],
-        *,
-        save_every: int,
-        others: Sequence[tf_keras.callbacks.Callback],
-        writes: bool = True,
+
+class Steps(tf_keras.callbacks.Callback):
+    """Count and save steps; stop if values are not finite.
+
+    A checkpoint is written every `every` steps. `learned` are the trained variables. Only a worker with `writes`, the chief, saves.
+    """
+
+    def __init__(
+        self, checkpoints: Checkpoints, every: int, learned: Sequence[tf.Variable], writes: bool = True
     ) -> None:
-        """Train to step `total` unless a callback or a signal stops it.
-
-        `learned` are the trained variables, `others` further callbacks. Only a worker with `writes`, the chief, saves.
-
-        Raises:
-          UserError: a loss, a gradient or a variable is not finite.
-          KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
-        """
-        self._learned, self._every, self._writes = learned, save_every, writes
-        if int(self.step) == total:
-            return
-        # Only the main thread can handle signals, and Ray trains in another thread.
-        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        handlers = {each: signal.signal(each, lambda number, _: setattr(self, "_signal", number)) for each in signals}
-        try:
-            model.fit(batches, steps_per_epoch=total - int(self.step), callbacks=[self, *others], verbose=0)
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-        self._save()
-        if self._signal:
-            found, step = self._signal, int(self.step)
-            logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", found, step)
-            raise KeyboardInterrupt
+        super().__init__()
+        self._checkpoints, self._every, self._learned, self._writes = checkpoints, every, learned, writes
+        self.step = checkpoints.step
+        self._saved_at = int(self.step)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         self.step.assign_add(1)
@@ -99,8 +82,9 @@ class Steps(tf_keras.callbacks.Callback):
                 self._stop(f"{name} {value}, expected a finite number")
         if int(self.step) % self._every == 0:
             self._save()
-        if self._signal:
-            self.model.stop_training = True
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        self._save()
 
     def _save(self) -> None:
         if self._saved_at == int(self.step):
@@ -110,12 +94,58 @@ class Steps(tf_keras.callbacks.Callback):
             if not np.isfinite(variable.numpy()).all():
                 self._stop(f"{variable.name} with values that are not finite, expected finite ones")
         if self._writes:
-            save_checkpoint(self.manager, int(self.step))
+            self._checkpoints.save()
         self._saved_at = int(self.step)
 
     def _stop(self, found: str) -> NoReturn:
-        good = f"{self.manager.directory}/{CHECKPOINT_NAME}-{self._saved_at}"
+        good = f"{self._checkpoints.run_dir}/{CHECKPOINT_NAME}-{self._saved_at}"
         raise UserError(f"step {int(self.step)}: found {found}; the last good checkpoint is {good}")
+
+
+class Signals(tf_keras.callbacks.Callback):
+    """Let SIGINT and SIGTERM end training after the running step."""
+
+    def __enter__(self) -> "Signals":
+        self.received = 0
+        # Only the main thread can handle signals, and Ray trains in another thread.
+        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        self._handlers = {each: signal.signal(each, self._receive) for each in signals}
+        return self
+
+    def _receive(self, number: int, frame: object) -> None:
+        self.received = number
+
+    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
+        if self.received:
+            self.model.stop_training = True
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+
+def fit(
+    model: tf_keras.Model,
+    batches: tf.data.Dataset,
+    total: int,
+    steps: Steps,
+    others: Sequence[tf_keras.callbacks.Callback],
+) -> None:
+    """Train to step `total` unless a callback or a signal stops it.
+
+    Raises:
+      UserError: a loss, a gradient or a variable is not finite.
+      KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
+    """
+    if (left := total - int(steps.step)) == 0:
+        return
+    with Signals() as signals:
+        model.fit(batches, steps_per_epoch=left, callbacks=[steps, signals, *others], verbose=0)
+    if signals.received:
+        logging.warning(
+            "Stopped by signal %d at step %d: rerun the same command to resume", signals.received, int(steps.step)
+        )
+        raise KeyboardInterrupt
 
 
 class Progress(tf_keras.callbacks.Callback):

@@ -1,12 +1,15 @@
 """Set up the devices, workers and seeds of a run."""
 
+import contextlib
+import dataclasses
 import functools
+from collections.abc import Iterator
 
 import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.runs.settings import Cluster
+from bert_flow_tf.runs.cluster import Cluster, LostWorker
 
 
 def configure_devices(
@@ -64,9 +67,39 @@ def _strategy(kind: str, count: int) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([f"/{kind}:{i}" for i in range(count)], reduction)
 
 
-def from_chief(strategy: tf.distribute.Strategy, cluster: Cluster, value: int = 0) -> int:
-    """Return the chief's value; all workers must call this."""
-    if cluster.count == 1:
-        return value
-    chief_value = tf.constant(value if cluster.is_chief else 0, tf.int64)
-    return int(strategy.reduce(tf.distribute.ReduceOp.SUM, chief_value, axis=None))
+@dataclasses.dataclass(frozen=True)
+class Workers:
+    """The workers that train a run, as one of them sees them."""
+
+    cluster: Cluster
+    strategy: tf.distribute.Strategy
+
+    @property
+    def is_chief(self) -> bool:
+        return self.cluster.is_chief
+
+    def from_chief(self, value: int = 0) -> int:
+        """Return the chief's value; all workers must call this."""
+        if self.cluster.count == 1:
+            return value
+        chief_value = tf.constant(value if self.is_chief else 0, tf.int64)
+        return int(self.strategy.reduce(tf.distribute.ReduceOp.SUM, chief_value, axis=None))
+
+    @contextlib.contextmanager
+    def noticing_loss(self) -> Iterator[None]:
+        """Raise `LostWorker` if another worker ends within the block."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if self.cluster.count == 1:
+                raise
+            found = f"worker {self.cluster.index}: another worker has ended"
+            raise LostWorker(f"{found}; restart all to resume") from error
+
+    def distributed(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+        """Return this worker's endless batches as the strategy needs them."""
+        if self.cluster.count == 1:
+            return batches
+        # Without a known cardinality, the workers would ask each other for more data in every step.
+        endless = batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        return self.strategy.distribute_datasets_from_function(lambda context: endless)

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.data.tasks import Examples, Task, read_train
+from bert_flow_tf.data.tasks import Examples, Task, get_task, read_train
 from bert_flow_tf.encoder.stream import tokenize
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import DataSettings
 
 SHUFFLE_BUFFER = 1000
 # This many sentences are embedded together, so that sentences of similar length share a batch.
 SENTENCES_AHEAD = 2048
+Tokens = dict[str, tf.Tensor]
 # An `Embed` function maps rows of `Pairs.pieces` and their numbers in the run, both int64 [k], to embeddings [k, D].
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -27,23 +28,25 @@ class Pairs:
     labels: np.ndarray  # float32 [n] in [0, 1], or int32 class ids
 
 
-def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
+def read_training_data(
+    data: DataSettings, tokenizer: Tokenizer, max_seq_length: int, num_labelled: int, seed: int
+) -> tuple[Pairs, int]:
     """Read a task's pairs; hide labels, shuffle and duplicate like the original.
 
-    Return the pairs and their number before duplication.
+    Return the pairs and their number before duplication. Keep `num_labelled` labels, if positive.
     """
-    seed = settings.seed
-    examples = read_train(task, settings.data_dir, bool(settings.use_full_for_training))
-    labels, num_examples = scaled_labels(examples, task), settings.num_examples
-    if num_examples > 0:
+    task = get_task(data.task_name)
+    examples = read_train(task, data.data_dir, bool(data.use_full_for_training))
+    labels = scaled_labels(examples, task)
+    if num_labelled > 0:
         # The original marks a missing label by -10 before it scales the labels.
-        hidden = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
+        hidden = np.random.default_rng([seed, 1]).permutation(len(labels))[num_labelled:]
         labels[hidden] = -10 / task.label_max if task.is_regression else -10
-    pairs = tokenize_pairs(tokenizer, examples, labels, settings.max_seq_length)
+    pairs = tokenize_pairs(tokenizer, examples, labels, max_seq_length)
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
     pairs = Pairs(tf.gather(pairs.pieces, _sentences(order)), labels[order])
-    return duplicate(pairs, settings.dupe_factor, tokenizer.mask_id, seed), len(examples)
+    return duplicate(pairs, data.dupe_factor, tokenizer.mask_id, seed), len(examples)
 
 
 def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
@@ -90,42 +93,58 @@ def fingerprint(pairs: Pairs) -> str:
     return digest.hexdigest()
 
 
+def ordered(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
+    """Return an endless dataset of step numbers and pairs' indices, int64 [batch_size].
+
+    As in the original, a buffer of 1,000 pairs shuffles every epoch differently, and a batch may span epochs. A second
+    iteration over the same dataset would have another order.
+    """
+    indices = tf.data.Dataset.range(num_pairs)
+    indices = indices.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
+    return indices.repeat().batch(batch_size, drop_remainder=True).enumerate()
+
+
 def token_batches(
-    pairs: Pairs, tokenizer: Tokenizer, settings: Settings, skip_steps: int, rows: slice
+    pairs: Pairs, order: tf.data.Dataset, pack: Callable[[tf.RaggedTensor], Tokens], skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
     """Return endless batches of token ids [batch, 2, t] and labels [batch].
 
-    As in the original, a buffer of 1,000 pairs shuffles every epoch differently, and a batch may span epochs. The order
-    depends only on the seed, so `skip_steps` resumes exactly where an interrupted run stopped. `rows` selects a
-    worker's part of each batch. For dropout, the input `occurrence`, int64 [batch, 2], numbers a run's sentences.
+    The order depends only on the seed, so `skip_steps` resumes exactly where an interrupted run stopped. `rows` selects
+    a worker's part of each batch. For dropout, the input `occurrence`, int64 [batch, 2], numbers a run's sentences.
+
+    Args:
+      order: the dataset of `ordered`.
+      pack: function from word pieces, int32 [n, (t)], to tokens, see `Tokenizer.pack`.
     """
-    labels, size = tf.constant(pairs.labels), settings.train_batch_size
+    labels, size = tf.constant(pairs.labels), _batch_size(order)
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         indices = indices[rows]
         sentences = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
-        pieces = tf.gather(pairs.pieces, sentences)
-        tokens = tokenizer.pack(pieces, settings.max_seq_length, pad_to_max=settings.pad_to_max_seq_length)
+        tokens = pack(tf.gather(pairs.pieces, sentences))
         inputs = {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
         return inputs | {"occurrence": step * 2 * size + numbers}, tf.gather(labels, indices)
 
-    batches = _order(len(labels), settings).skip(skip_steps)
-    return for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
+    return for_replicas(order.skip(skip_steps).map(batch, num_parallel_calls=1, deterministic=True))
+
+
+def _batch_size(order: tf.data.Dataset) -> int:
+    return order.element_spec[1].shape[0]
 
 
 def embedded_batches(
-    embed: Embed, width: int, pairs: Pairs, settings: Settings, steps: int, skip_steps: int, rows: slice
+    pairs: Pairs, order: tf.data.Dataset, embed: Embed, width: int, steps: int, skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
     """Return the batches of `token_batches` as embeddings [batch, 2, width].
 
     `embed` gets the sentences of many steps at once, so that sentences of similar length share a batch. The groups do
     not depend on `skip_steps`, so a resumed run has the same bits.
     """
-    size = settings.train_batch_size
+    size = _batch_size(order)
     group = max(1, SENTENCES_AHEAD // (2 * size))
     groups_done, steps_done = divmod(skip_steps, group)
-    groups = _order(len(pairs.labels), settings).take(steps).batch(group).skip(groups_done)
+    groups = order.take(steps).batch(group).skip(groups_done)
     numbers = np.arange(2 * size).reshape(size, 2)[rows]
 
     def embedded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -138,13 +157,6 @@ def embedded_batches(
     specs = (tf.TensorSpec([len(numbers), 2, width]), tf.TensorSpec([len(numbers)], pairs.labels.dtype))
     batches = tf.data.Dataset.from_generator(embedded, output_signature=specs).skip(steps_done)
     return for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))
-
-
-def _order(num_pairs: int, settings: Settings) -> tf.data.Dataset:
-    """Return an endless dataset of step numbers and pairs' indices, int64 [batch]."""
-    indices = tf.data.Dataset.range(num_pairs)
-    indices = indices.shuffle(SHUFFLE_BUFFER, seed=settings.seed, reshuffle_each_iteration=True)
-    return indices.repeat().batch(settings.train_batch_size, drop_remainder=True).enumerate()
 
 
 def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:

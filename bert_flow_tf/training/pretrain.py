@@ -18,19 +18,18 @@ from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.provenance import encoder_record
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
-from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.model.build import encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, check_run, locked_run, start_run
 from bert_flow_tf.runs.record import MASKED_LM, Model, RunConfig, Training, TrainingResults, made_by
-from bert_flow_tf.runs.settings import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
@@ -46,7 +45,7 @@ def pretrain(
     sentences: Iterable[str],
     source: EncoderSource,
     out_dir: str | os.PathLike,
-    settings: PretrainingSettings,
+    settings: PretrainSettings,
     *,
     overwrite: bool = False,
     show_progress_bar: bool | None = None,
@@ -64,7 +63,6 @@ def pretrain(
       UserError: see `check_run`; the text or a setting is invalid; a loss is not finite; the disk is full.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
-    settings.check()
     run_dir, stages = run_folder(out_dir), Stages()
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
@@ -80,18 +78,18 @@ def pretrain(
         with strategy.scope():
             model = compiled_model(source, settings)
         learned = {"encoder": model.encoder.variables_by_name, "head": model.head_variables}
-        steps = callbacks.Steps(run_dir, kept=2, optimizer=model.optimizer, **learned)
+        checkpoints = callbacks.Checkpoints(run_dir, kept=2, optimizer=model.optimizer, **learned)
         if not resumed:
             start_run(run_dir, config, overwrite)
-        steps.restore()
+        checkpoints.restore()
         stages.end("load")
         if results_path.exists():
             results = read_json(results_path, TrainingResults, expected="a finished run's results")
         else:
             hide_bar = None if show_progress_bar is None else not show_progress_bar
-            losses = _fit(model, steps, settings, pieces, tokenizer, hide_bar)
+            losses = _fit(model, checkpoints, settings, pieces, tokenizer, hide_bar)
             stages.end("train")
-            results = write_results(config, steps, stages, losses)
+            results = write_results(config, checkpoints, stages, losses)
         record = EncoderRecord(
             kind=MASKED_LM,
             do_lower_case=source.do_lower_case,
@@ -125,7 +123,7 @@ def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.R
     return tf.RaggedTensor.from_row_lengths(pieces.flat_values, np.array(lengths, np.int64))
 
 
-def _run_config(source: EncoderSource, settings: PretrainingSettings, pieces: tf.RaggedTensor) -> RunConfig:
+def _run_config(source: EncoderSource, settings: PretrainSettings, pieces: tf.RaggedTensor) -> RunConfig:
     # The encoder does not depend on the interval of checkpoints.
     flags = {name: value for name, value in vars(settings).items() if name != "save_checkpoints_steps"}
     sentences, encoder = int(pieces.nrows()), encoder_record(source)
@@ -146,7 +144,7 @@ def _run_config(source: EncoderSource, settings: PretrainingSettings, pieces: tf
     )
 
 
-def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> MaskedLanguageModel:
+def compiled_model(source: EncoderSource, settings: PretrainSettings) -> MaskedLanguageModel:
     """Return the encoder with a new head and TF1 BERT's optimiser.
 
     Raises:
@@ -173,19 +171,20 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
 
 def _fit(
     model: MaskedLanguageModel,
-    steps: callbacks.Steps,
-    settings: PretrainingSettings,
+    checkpoints: callbacks.Checkpoints,
+    settings: PretrainSettings,
     pieces: tf.RaggedTensor,
     tokenizer: Tokenizer,
     hide_bar: bool | None,
 ) -> dict[int, float]:
-    count, every, run_dir = int(pieces.nrows()), settings.save_checkpoints_steps, pathlib.Path(steps.manager.directory)
+    count, every = int(pieces.nrows()), settings.save_checkpoints_steps
+    run_dir, step = checkpoints.run_dir, checkpoints.step
     held_out = min(math.ceil(count * settings.dev_fraction), 1000, count - 1)
     order = np.random.default_rng([settings.seed, 0]).permutation(count)
     dev, train = (tf.gather(pieces, np.sort(rows)) for rows in (order[:held_out], order[held_out:]))
-    if not steps.manager.latest_checkpoint:
-        save_checkpoint(steps.manager, 0)
-    progress = callbacks.Progress(steps.step, settings.steps, run_dir, 10, hide_bar)
+    if not checkpoints.latest:
+        checkpoints.save()
+    progress = callbacks.Progress(step, settings.steps, run_dir, 10, hide_bar)
     specs = [TOKEN_SPECS, tf.TensorSpec([None, None], tf.int32)]
     token_losses = tf.function(model.token_losses, input_signature=specs, autograph=False)
     mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
@@ -196,29 +195,30 @@ def _fit(
         dev_batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
 
     def dev_loss() -> float:
-        step, losses = int(steps.step), [token_losses(*batch).numpy() for batch in dev_batches]
+        at, losses = int(step), [token_losses(*batch).numpy() for batch in dev_batches]
         loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
-        with progress.writer.as_default(step=step):
+        with progress.writer.as_default(step=at):
             tf.summary.scalar("dev_loss", loss)
         perplexity = math.exp(min(loss, 700.0))
         if not hide_bar:
-            line = f"step {step} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})"
+            line = f"step {at} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})"
             tqdm.write(line, file=sys.stderr)
         return loss
 
-    scores = callbacks.DevScores(steps.step, every, run_dir / "dev_losses.json", dev_loss)
+    scores = callbacks.DevScores(step, every, run_dir / "dev_losses.json", dev_loss)
     others: list[tf_keras.callbacks.Callback] = [progress, scores] if held_out else [progress]
     if held_out:
         scores.on_train_batch_end(0, {})
-    batches = masked_batches(train, tokenizer, settings, skip_steps=int(steps.step))
-    steps.fit(model, batches, settings.steps, model.learned_variables, save_every=every, others=others)
+    batches = masked_batches(train, tokenizer, settings, skip_steps=int(step))
+    steps = callbacks.Steps(checkpoints, every, model.learned_variables)
+    callbacks.fit(model, batches, settings.steps, steps, others)
     if held_out:
         scores.score()
     return scores.by_step
 
 
 def masked(
-    tokenizer: Tokenizer, settings: PretrainingSettings, tokens: Inputs, numbers: tf.Tensor
+    tokenizer: Tokenizer, settings: PretrainSettings, tokens: Inputs, numbers: tf.Tensor
 ) -> tuple[Inputs, tf.Tensor]:
     """Mask word pieces as BERT does (Devlin et al. 2019, section 3.1).
 
@@ -252,7 +252,7 @@ def masked(
 
 
 def masked_batches(
-    pieces: tf.RaggedTensor, tokenizer: Tokenizer, settings: PretrainingSettings, *, skip_steps: int = 0
+    pieces: tf.RaggedTensor, tokenizer: Tokenizer, settings: PretrainSettings, *, skip_steps: int = 0
 ) -> tf.data.Dataset:
     """Return endless batches of `MaskedLanguageModel`'s inputs and labels.
 

@@ -1,4 +1,4 @@
-"""Train or resume a run."""
+"""Train or resume a run's model."""
 
 import functools
 import pathlib
@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from absl import logging
 
-from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import dropout_batcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.build import build_model, checkpoint_parts, load_init_checkpoint, run_config
+from bert_flow_tf.files.reading import AnyPath
+from bert_flow_tf.model.build import build_model, checkpoint_parts, load_init_checkpoint
 from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, check_run, start_run
-from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
-from bert_flow_tf.runs.settings import Cluster, Settings
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.record import RunConfig, StageCost, TrainingResults, model_at
+from bert_flow_tf.runs.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.training import callbacks
-from bert_flow_tf.training import pairs as input_pipeline
-from bert_flow_tf.training.devices import from_chief
+from bert_flow_tf.training.devices import Workers
+from bert_flow_tf.training.pairs import Pairs, embedded_batches, ordered, token_batches
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.optimizer import AdamWeightDecay
 
@@ -35,110 +33,129 @@ from glow.optimizer import AdamWeightDecay
 Batches = Callable[[int, int, slice], tf.data.Dataset]
 
 
-def train(
-    settings: Settings,
-    task: Task,
-    source: EncoderSource,
-    strategy: tf.distribute.Strategy,
-    cluster: Cluster,
-    dev_score: Callable[[SiameseBertFlow], float],
-) -> tuple[SiameseBertFlow, Model, int]:
-    """Train or resume a run; return its model, record and steps.
+class Trainer:
+    """Train a run's model from its last checkpoint, together with other workers.
 
-    All workers must be able to read the run's folder, which the chief writes. `dev_score` is for early stopping.
-
-    Raises:
-      UserError: see `check_run`; a loss or gradient is not finite.
-      KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
+    All workers must be able to read the run's folder, which the chief writes.
     """
-    output_dir, stages = settings.output_dir, Stages()
-    is_frozen, batch_size = settings.encoder_is_frozen, settings.train_batch_size
-    tokenizer = Tokenizer.from_source(source)
-    pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
-    config = run_config(settings, task, source, num_examples, input_pipeline.fingerprint(pairs))
-    total_steps = int(num_examples / batch_size * settings.num_train_epochs)
-    if not total_steps:
-        raise ArgumentError(f"num_train_epochs: found {settings.num_train_epochs}, which gives 0 training steps")
-    resumed = cluster.is_chief and check_run(output_dir, config, settings.overwrite, settings.missing_outputs())
-    with strategy.scope():
-        options: dict[str, Any] = {"num_labels": config.num_labels, "losses": settings, "seed": settings.seed}
-        model = build_model(source, config.model, **options, trainable=not is_frozen)
-        loaded = load_init_checkpoint(model, settings.init_checkpoint)
-        schedule = WarmupLinearDecay(settings.learning_rate, total_steps, int(total_steps * settings.warmup_proportion))
-        flow_rate = settings.flow_learning_rate
-        flow_optimizer = AdamWeightDecay(flow_rate, name="flow_adam") if settings.flow_loss else None
-        model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
-    if settings.flow_ddi and "flow" in loaded:
-        given = settings.init_checkpoint
-        raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={given}, expected one of them")
-    optimizers = {"optimizer": model.optimizer, "flow_optimizer": flow_optimizer}
-    parts = checkpoint_parts(model, with_encoder=not is_frozen)
-    steps, restored = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
-    if cluster.is_chief:
-        if not resumed:
-            start_run(output_dir, config, settings.overwrite)
-        restored = steps.restore()
-    stages.end("load")
-    is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
-    if from_chief(strategy, cluster, int(is_finished)):
-        return model, model_at(config, restored) if restored else config.model, int(steps.step)
-    batches = _batches(settings, model, tokenizer, pairs)
-    if settings.cache_embeddings:
-        stages.end("embed")
-    if cluster.is_chief and not restored:
-        if settings.flow_ddi:
-            # Like the original's hook, embed each pair's first sentence, with dropout, in a batch that training skips.
-            inputs, _ = next(iter(batches(1, 0, slice(None))))
-            model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
-        save_checkpoint(steps.manager, 0)
-    start_step = from_chief(strategy, cluster, int(steps.step))
-    if not cluster.is_chief:
-        steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{start_step}"))
-    logging.info("***** Running training *****\n  %d examples, %d steps of %d", num_examples, total_steps, batch_size)
-    epoch_steps, others = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
-    if cluster.is_chief:
-        others.append(callbacks.Progress(steps.step, total_steps, output_dir, settings.log_every_step))
-    if settings.early_stopping:
-        path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
-        others.append(callbacks.EarlyStopping(steps.step, epoch_steps, path, score, writes=cluster.is_chief))
-    # Check now, because a run may have been killed after its last checkpoint and before its last score.
-    if not (settings.early_stopping and others[-1].should_stop()):
-        skipped = int(settings.flow_ddi)
-        remaining = batches(total_steps + skipped, start_step + skipped, cluster.rows(batch_size))
-        if cluster.count > 1:
-            # Without a known cardinality, the workers would ask each other for more data in every step.
-            endless = remaining.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-            remaining = strategy.distribute_datasets_from_function(lambda context: endless)
-        learned = model.supervised_variables + model.flow_variables
-        every = epoch_steps if settings.early_stopping else settings.save_checkpoints_steps
-        steps.fit(model, remaining, total_steps, learned, save_every=every, others=others, writes=cluster.is_chief)
-    stages.end("train")
-    if not cluster.is_chief:
-        return model, config.model, int(steps.step)
-    results = write_results(config, steps, stages, {})
-    return model, results.model, results.steps
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        config: RunConfig,
+        model: SiameseBertFlow,
+        training: TrainingSettings,
+        workers: Workers,
+    ) -> None:
+        self._folder, self._config, self._training, self._workers = folder, config, training, workers
+        self.model, self.record = model, config.model
+        optimizers = {"optimizer": model.optimizer, "flow_optimizer": model.flow_optimizer}
+        parts = checkpoint_parts(model, config.encoder_trained)
+        self._checkpoints = callbacks.Checkpoints(folder, KEEP_CHECKPOINT_MAX, **optimizers, **parts)
+        self._restored = self._checkpoints.restore() if workers.is_chief else None
+
+    @property
+    def step(self) -> int:
+        return int(self._checkpoints.step)
+
+    def is_finished(self) -> bool:
+        """True if the run was trained before; all workers must call this."""
+        if self._restored:
+            self.record = model_at(self._config, self._restored)
+        return bool(self._workers.from_chief(int((self._folder / TRAIN_RESULTS_FILE).exists())))
+
+    def begin(self, batches: Batches) -> None:
+        """Write the first checkpoint; let all workers start from the last one."""
+        self._batches = batches
+        if self._workers.is_chief and not self._restored:
+            if self._training.flow_ddi:
+                # Like the original's hook, embed each pair's first sentence, with dropout; training skips this batch.
+                inputs, _ = next(iter(batches(1, 0, slice(None))))
+                self.model.flow.initialize_from_data(self.model.embed(inputs, training=True)[::2])
+            self._checkpoints.save()
+        start_step = self._workers.from_chief(self.step)
+        if not self._workers.is_chief:
+            self._checkpoints.restore(str(self._folder / f"{CHECKPOINT_NAME}-{start_step}"))
+
+    def fit(self, total_steps: int, epoch_steps: int, dev_score: Callable[[], float]) -> None:
+        """Train the remaining steps; `dev_score` is for early stopping.
+
+        Raises:
+          UserError: a loss or gradient is not finite.
+          KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
+        """
+        training, workers, step = self._training, self._workers, self._checkpoints.step
+        every, others = training.save_checkpoints_steps, list[tf_keras.callbacks.Callback]()
+        if training.early_stopping:
+            every, path = epoch_steps, self._folder / "early_stopping.json"
+            stopping = callbacks.EarlyStopping(step, every, path, dev_score, writes=workers.is_chief)
+            # Check now, because a run may have been killed after its last checkpoint and before its last score.
+            if stopping.should_stop():
+                return
+            others = [stopping]
+        if workers.is_chief:
+            others.insert(0, callbacks.Progress(step, total_steps, self._folder, training.log_every_step))
+        learned = self.model.supervised_variables + self.model.flow_variables
+        steps = callbacks.Steps(self._checkpoints, every, learned, writes=workers.is_chief)
+        skipped, rows = int(training.flow_ddi), workers.cluster.rows(training.train_batch_size)
+        batches = self._batches(total_steps + skipped, self.step + skipped, rows)
+        callbacks.fit(self.model, workers.distributed(batches), total_steps, steps, others)
+
+    def finish(self, stages: "Stages") -> None:
+        """Write the run's results."""
+        if self._workers.is_chief:
+            self.record = write_results(self._config, self._checkpoints, stages, {}).model
 
 
-def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs) -> Batches:
-    """Return the function that makes the batches, see `Batches`."""
-    encoder = model.encoder
-    length, pad = settings.max_seq_length, settings.pad_to_max_seq_length
-    if settings.cache_embeddings:
-        folder = settings.cached_dir or settings.output_dir
-        cached = cached_embeddings(encoder, tokenizer, pairs.pieces, length, cache_dir=folder, pad_to_max=pad)
+def new_batches(
+    model: SiameseBertFlow,
+    tokenizer: Tokenizer,
+    pairs: Pairs,
+    settings: ModelSettings,
+    training: TrainingSettings,
+    cache_dir: AnyPath,
+) -> Batches:
+    """Choose cached embeddings, embeddings with dropout, or tokens."""
+    encoder, length, pad = model.encoder, settings.max_seq_length, settings.pad_to_max_seq_length
+    order = functools.partial(ordered, len(pairs.labels), training.train_batch_size, training.seed)
+    if training.cache_embeddings:
+        cached = cached_embeddings(encoder, tokenizer, pairs.pieces, length, cache_dir=cache_dir, pad_to_max=pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return cached[sentences]
 
-    elif settings.encoder_is_frozen and encoder.seeds_dropout:
-        batcher = dropout_batcher(encoder, tokenizer, length, seed=settings.seed, pad_to_max=pad)
+    elif model.loss_settings.encoder_is_frozen and encoder.seeds_dropout:
+        batcher = dropout_batcher(encoder, tokenizer, length, seed=training.seed, pad_to_max=pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)
 
     else:
-        return lambda steps, skip, rows: input_pipeline.token_batches(pairs, tokenizer, settings, skip, rows)
-    return functools.partial(input_pipeline.embedded_batches, embed, encoder.embedding_size, pairs, settings)
+        pack = functools.partial(tokenizer.pack, max_seq_length=length, pad_to_max=pad)
+        return lambda steps, skip, rows: token_batches(pairs, order(), pack, skip, rows)
+    return lambda *wanted: embedded_batches(pairs, order(), embed, encoder.embedding_size, *wanted)
+
+
+def compiled_model(
+    source: EncoderSource,
+    config: RunConfig,
+    init_checkpoint: str | None,
+    losses: Losses,
+    training: TrainingSettings,
+    total_steps: int,
+) -> SiameseBertFlow:
+    """Return a run's model with its initial weights and both optimisers."""
+    options: dict[str, Any] = {"num_labels": config.num_labels, "losses": losses, "seed": training.seed}
+    model = build_model(source, config.model, **options, trainable=config.encoder_trained)
+    loaded = load_init_checkpoint(model, init_checkpoint)
+    warmup_steps = int(total_steps * training.warmup_proportion)
+    schedule = WarmupLinearDecay(training.learning_rate, total_steps, warmup_steps)
+    flow_optimizer = AdamWeightDecay(training.flow_learning_rate, name="flow_adam") if losses.flow_loss else None
+    model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
+    if training.flow_ddi and "flow" in loaded:
+        expected = "expected one of them"
+        raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={init_checkpoint}, {expected}")
+    return model
 
 
 class Stages:
@@ -156,15 +173,15 @@ class Stages:
 
 
 def write_results(
-    config: RunConfig, steps: callbacks.Steps, stages: Stages, dev_losses: dict[int, float]
+    config: RunConfig, checkpoints: callbacks.Checkpoints, stages: Stages, dev_losses: dict[int, float]
 ) -> TrainingResults:
     """Write and return a finished run's `train_results.json`."""
     results = TrainingResults(
         made_by=config.made_by,
-        model=model_at(config, steps.manager.latest_checkpoint),
-        steps=int(steps.step),
+        model=model_at(config, str(checkpoints.latest)),
+        steps=int(checkpoints.step),
         stages=stages.ended,
         dev_losses=dev_losses,
     )
-    write_json(pathlib.Path(steps.manager.directory) / TRAIN_RESULTS_FILE, results)
+    write_json(checkpoints.run_dir / TRAIN_RESULTS_FILE, results)
     return results

@@ -18,7 +18,7 @@ from bert_flow_tf import run_siamese
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.files.checkpoints import checkpoint_files
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import RunSettings
 from glow.config import GlowConfig
 
 _ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
@@ -127,9 +127,15 @@ def flow_values(folder, encoder_dir, **changes):
 
 def run(settings=None, **changes):
     """Runs in this process, and gives the run's directory."""
-    settings = Settings(**({} if settings is None else settings) | changes)
+    settings = RunSettings.of(**({} if settings is None else settings) | changes)
     run_siamese.run(settings)
     return settings.output_dir
+
+
+def flat(settings):
+    """The flags of all parts of `RunSettings`."""
+    own = dataclasses.asdict(settings)
+    return {name: value for part in own.values() if isinstance(part, dict) for name, value in part.items()} | own
 
 
 def main(*arguments):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs.settings import LossSettings
+from bert_flow_tf.runs.settings import Losses
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -43,7 +43,7 @@ def build(settings, arrays, source):
         flow,
         num_labels=None if settings["is_regression"] else 3,
         low_dim=flags.get("low_dim", -1),
-        losses=LossSettings(flags["num_examples"], flags.get("l2_penalty", -1.0), flags["flow_loss"]),
+        losses=Losses(flags["num_examples"], flags.get("l2_penalty", -1.0), flags["flow_loss"]),
     )
     if model.output_weights is not None:
         model.output_weights.assign(arrays["var/loss/output_weights"])

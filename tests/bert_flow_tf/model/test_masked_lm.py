@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
-from bert_flow_tf.runs.settings import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training.pretrain import compiled_model
 from glow.optimizer import decays
 
@@ -27,7 +27,7 @@ def golden(golden_dir):
 
 @pytest.fixture(scope="module")
 def model(tiny_source, golden):
-    model = compiled_model(tiny_source, PretrainingSettings(steps=200, max_seq_length=12))
+    model = compiled_model(tiny_source, PretrainSettings(steps=200, max_seq_length=12))
     for name, (key, _) in HEAD.items():
         model.head_variables[f"cls/predictions/{name}"].assign(golden[key])
     return model

@@ -12,7 +12,7 @@ from bert_flow_tf.paper.figures import PRESETS
 from bert_flow_tf.recipe.run import Outcome, Stage, main, read_environment, recipe_stages, run_stages, table
 from bert_flow_tf.results.records import Scores, TaskScores
 from bert_flow_tf.sample_data import sample_glue_dir
-from tests.bert_flow_tf import records
+from tests.bert_flow_tf import records, small_runs
 from tests.refusals import refused_by, user_error
 
 _SCORED = ("avg", "avg-last-2", "avg_flow", "avg-last-2_flow")
@@ -27,7 +27,7 @@ def variables(tmp_path):
 
 def _stages(variables, **more):
     """Return the settings of each stage but the last, which exports."""
-    return [vars(stage.settings) for stage in recipe_stages(read_environment(variables | more))[:-1]]
+    return [small_runs.flat(stage.settings) for stage in recipe_stages(read_environment(variables | more))[:-1]]
 
 
 def test_stages_and_settings_are_the_originals(variables, tmp_path):
@@ -52,7 +52,7 @@ def test_every_row_of_the_paper_trains_what_it_says(variables):
     learned = {"flow-target": ("STS-B", 1, 1.0, 1e-3), "flow-train": ("STS-B", 0, 1.0, 1e-3)}
     learned |= {"flow-nli": ("ALLNLI", 0, 0.15, 2e-5)}
     for name, preset in PRESETS.items():
-        *training, scoring = (vars(stage.settings) for stage in recipe.preset(preset))
+        *training, scoring = (small_runs.flat(stage.settings) for stage in recipe.preset(preset))
         pooling = "avg" if name == "avg" else "avg-last-2"
         assert [(run["sentence_embedding_type"], *(run[one] for one in names)) for run in training] == (
             [(pooling, *learned[name])] if name in learned else []

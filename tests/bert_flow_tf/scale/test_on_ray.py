@@ -162,7 +162,7 @@ _MISTAKE = """
 import sys
 from bert_flow_tf.errors import UserError, exit_status
 from bert_flow_tf.scale.on_ray import train_on_ray
-from bert_flow_tf.training.run import LostWorker
+from bert_flow_tf.runs.cluster import LostWorker
 
 def run():
     open("{path}", "a").write("called,")

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from bert_flow_tf.training import callbacks
 from tests.refusals import user_error
@@ -15,20 +16,21 @@ from tests.refusals import user_error
 @pytest.mark.differs("not finite")
 def test_nothing_that_is_not_finite_is_saved(tmp_path):
     weights = tf.Variable([1.0], name="output_weights")
-    steps = callbacks.Steps(tmp_path, 3, weights=weights)
-    steps.step.assign(3)
+    checkpoints = callbacks.Checkpoints(tmp_path, 3, weights=weights)
+    checkpoints.step.assign(3)
+    steps = callbacks.Steps(checkpoints, 2, [weights])
 
     def fit(*logs):
         """Call back after each step, as Keras does."""
         model = types.SimpleNamespace(fit=lambda *_, **options: [steps.on_train_batch_end(0, one) for one in logs])
-        steps.fit(model, None, 9, [weights], save_every=2, others=[])
+        callbacks.fit(model, None, 9, steps, [])
 
     with user_error("step 5: found flow_loss nan", "ckpt-4"):
         fit({"loss": 1.0}, {"loss": 1.0, "flow_loss": float("nan")})
     weights.assign([np.inf])
     with user_error("step 6: found output_weights:0"):
         fit({})
-    assert steps.manager.latest_checkpoint.endswith("-4")
+    assert checkpoints.latest.endswith("-4")
 
 
 def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
@@ -45,18 +47,21 @@ def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
 
 def test_a_signal_ends_training_after_the_running_step(tmp_path):
     before = signal.getsignal(signal.SIGINT)
-    steps, model = callbacks.Steps(tmp_path, 3), types.SimpleNamespace(stop_training=False)
+    checkpoints, model = callbacks.Checkpoints(tmp_path, 3), types.SimpleNamespace(stop_training=False)
 
     def fit(*_, **options):
-        steps.set_model(model)
-        steps.on_train_batch_end(0, {})
+        called = tf_keras.callbacks.CallbackList(options["callbacks"], model=model)
+        for name in ("begin", "end"):
+            getattr(called, f"on_train_batch_{name}")(0, {})
         assert not model.stop_training
         signal.raise_signal(signal.SIGINT)
-        steps.on_train_batch_end(1, {})
+        called.on_train_batch_begin(1, {})
+        called.on_train_batch_end(1, {})
         assert model.stop_training
+        called.on_train_end()
 
     model.fit = fit
     with pytest.raises(KeyboardInterrupt):
-        steps.fit(model, None, 9, [], save_every=5, others=[])
-    assert steps.manager.latest_checkpoint.endswith("-2")
+        callbacks.fit(model, None, 9, callbacks.Steps(checkpoints, 5, []), [])
+    assert checkpoints.latest.endswith("-2")
     assert signal.getsignal(signal.SIGINT) is before

@@ -1,20 +1,21 @@
 """Pairs become ids and batches in the original's order."""
 
+import functools
+
 import numpy as np
 import pytest
 
-from bert_flow_tf.data.tasks import Examples, get_task
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.data.tasks import Examples
+from bert_flow_tf.runs.settings import DataSettings
 from bert_flow_tf.training import pairs as input_pipeline
+from bert_flow_tf.training.pairs import ordered
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import make_pairs
 
-STSB = get_task("sts-b")
 
-
-def token_batches(pairs, tokenizer, skip_steps=0, rows=slice(None), **flags):
-    settings = Settings(**{"max_seq_length": 10, "train_batch_size": 4, "seed": 3} | flags)
-    return input_pipeline.token_batches(pairs, tokenizer, settings, skip_steps, rows)
+def token_batches(pairs, tokenizer, skip_steps=0, rows=slice(None), seed=3, pad=False):
+    pack = functools.partial(tokenizer.pack, max_seq_length=10, pad_to_max=pad)
+    return input_pipeline.token_batches(pairs, ordered(len(pairs.labels), 4, seed), pack, skip_steps, rows)
 
 
 def batch_labels(pairs, tokenizer, steps, **options):
@@ -36,8 +37,8 @@ def test_copies_of_a_pair_have_a_masked_token_each(tokenizer):
 
 def test_a_run_has_labelled_pairs_and_copies_of_each(tokenizer, tmp_path):
     data = small_runs.write_stsb(tmp_path)
-    settings = Settings(task_name="STS-B", data_dir=str(data), num_examples=5, dupe_factor=2)
-    pairs, num_examples = input_pipeline.read_training_data(settings, STSB, tokenizer)
+    settings = DataSettings(task_name="STS-B", data_dir=str(data), dupe_factor=2)
+    pairs, num_examples = input_pipeline.read_training_data(settings, tokenizer, 128, 5, seed=1234)
     assert num_examples == 24 and len(pairs.labels) == 48
     # The label is (-10 - 0) / 5.
     assert np.sum(pairs.labels == -2.0) == 19 * 2 and np.sum(pairs.labels >= 0) == 5 * 2
@@ -65,7 +66,7 @@ def test_epochs_follow_each_other_in_an_order_of_the_seed(tokenizer):
 
 
 def test_a_buffer_of_1000_pairs_shuffles():
-    ((_, order),) = input_pipeline._order(3000, Settings(train_batch_size=3000, seed=3)).take(1).as_numpy_iterator()
+    ((_, order),) = ordered(3000, 3000, seed=3).take(1).as_numpy_iterator()
     # What leaves the buffer is among it and as many as have left it before: the first n + 1,000.
     assert np.all(order[:2000] < np.arange(2000) + 1000)
     assert order[:200].max() > 1000
@@ -75,7 +76,7 @@ def test_a_buffer_of_1000_pairs_shuffles():
 @pytest.mark.parametrize(("pad_to_max", "length"), [(False, 6), (True, 10)])
 def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max, length):
     pairs = make_pairs(tokenizer, n=4)
-    ((tokens, labels),) = token_batches(pairs, tokenizer, pad_to_max_seq_length=pad_to_max).take(1)
+    ((tokens, labels),) = token_batches(pairs, tokenizer, pad=pad_to_max).take(1)
     ids = np.zeros([4, 2, length], np.int32)
     for row, label in enumerate(np.round(labels.numpy() * 5).astype(int)):
         ids[row, 0, : label + 3], ids[row, 1, :3] = [2, *range(5, label + 6), 3], [2, 25 + label, 3]
@@ -97,8 +98,8 @@ def test_embeddings_ahead_are_of_the_same_pairs_and_numbers(tokenizer, monkeypat
             calls.append(occurrences.tolist())
             return np.stack([first_ids[sentences], occurrences], axis=1).astype(np.float32)
 
-        training = Settings(train_batch_size=4, seed=3)
-        batches = list(input_pipeline.embedded_batches(embed, 2, pairs, training, 7, skip_steps, rows))
+        order = ordered(len(pairs.labels), 4, seed=3)
+        batches = list(input_pipeline.embedded_batches(pairs, order, embed, 2, 7, skip_steps, rows))
         arrays = [inputs["embedding"].numpy() for inputs, _ in batches], [labels.numpy() for _, labels in batches]
         return *map(np.stack, arrays), calls
 

@@ -11,9 +11,9 @@ import pytest
 import safetensors.numpy
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.encoder.provenance import encoder_record
 from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.model.build import encoder_record
-from bert_flow_tf.runs.settings import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import pretrain as pretraining
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pretrain import run_folder
@@ -42,7 +42,7 @@ def run(source, out, replicas=0, report=None, sentences=SENTENCES, shows_bar=Non
         if report:
             patch.setattr(pretraining.tqdm, "write", lambda line, file: report(line))
         patch.setattr(pretraining, "configure_devices", devices)
-        settings = PretrainingSettings(**SETTINGS | changes)
+        settings = PretrainSettings(**SETTINGS | changes)
         return pretraining.pretrain(sentences, source, out, settings, show_progress_bar=shows_bar)
 
 

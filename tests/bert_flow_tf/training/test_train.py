@@ -1,5 +1,6 @@
 """Training is the same on replicas, and resumes in the same bits."""
 
+import functools
 import json
 import os
 import shutil
@@ -9,28 +10,26 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.data.tasks import get_task
-from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.build import checkpoint_parts, restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import read_config
-from bert_flow_tf.runs.settings import Cluster, Settings
+from bert_flow_tf.runs.settings import RunSettings
 from bert_flow_tf.training import callbacks, devices
-from bert_flow_tf.training import train as training
 from bert_flow_tf.training.devices import configure_devices
-from bert_flow_tf.training.pairs import read_training_data, token_batches
+from bert_flow_tf.training.pairs import ordered, read_training_data, token_batches
+from bert_flow_tf.training.run import Run
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
 
 def train(values, evaluate=None, **changes):
     """Settings, model and steps of a run trained in this process."""
-    settings = Settings(**values | changes)
-    strategy = configure_devices(settings.seed, num_logical_cpus=settings.num_logical_cpus)
-    source = resolve_encoder(bert_hub=settings.bert_hub)
-    model, _, steps = training.train(settings, get_task(settings.task_name), source, strategy, Cluster(), evaluate)
-    return settings, model, steps
+    settings = RunSettings.of(**values | changes)
+    run = Run(settings.output_dir, settings)
+    run.dev_score = lambda scorer: evaluate(scorer.model)
+    trained = run.train()
+    return settings, trained.scorer.model, trained.step
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +101,8 @@ def test_a_semi_supervised_run_moves_encoder_and_flow(supervised_values, flow_va
     # The share at step t of 10 is t / 3 in warm-up, then 1 - t / 10. The flow's rate stays.
     shares = [1 / 3, 2 / 3, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0]
     ours, flows = np.transpose(rates)
-    np.testing.assert_allclose(ours, settings.learning_rate * np.array(shares), rtol=1e-5, atol=1e-10)
-    np.testing.assert_allclose(flows, settings.flow_learning_rate, rtol=1e-6)
+    np.testing.assert_allclose(ours, settings.training.learning_rate * np.array(shares), rtol=1e-5, atol=1e-10)
+    np.testing.assert_allclose(flows, settings.training.flow_learning_rate, rtol=1e-6)
     before = small_runs.checkpoint_variables(settings.output_dir, "model.ckpt-8")
     after = small_runs.checkpoint_variables(settings.output_dir)
     for part in ("encoder/", "flow/"):
@@ -147,8 +146,9 @@ def test_initialisation_takes_a_batch_and_a_cache_no_dropout(flow_values, flag, 
     settings, model, _ = train(flow_values, exp_name=flag, num_train_epochs=0.34, **{flag: True})
     assert bool(list(settings.output_dir.glob("embeddings-*"))) == (not drops)
     tokenizer = Tokenizer.from_source(model.encoder.source)
-    pairs, _ = read_training_data(settings, get_task("sts-b"), tokenizer)
-    batches = token_batches(pairs, tokenizer, settings, 0, slice(None))
+    pairs, _ = read_training_data(settings.data, tokenizer, 10, 0, seed=1234)
+    pack = functools.partial(tokenizer.pack, max_seq_length=10)
+    batches = token_batches(pairs, ordered(len(pairs.labels), 8, seed=1234), pack, 0, slice(None))
     embeddings = [model.embed(inputs, training=drops) for inputs, _ in batches.take(2)]
     restore(checkpoint_parts(model, with_encoder=False), settings.output_dir / "model.ckpt-0")
     if before:
@@ -163,7 +163,8 @@ def test_an_interrupted_run_ends_in_the_same_bits(nli_values, nli_run, monkeypat
 
     def save_and_stop(manager, step):
         save(manager, step)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if step:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(callbacks, "save_checkpoint", save_and_stop)

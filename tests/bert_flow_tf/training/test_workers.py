@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bert_flow_tf.runs.settings import Cluster
+from bert_flow_tf.runs.cluster import Cluster
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 

@@ -1,0 +1,90 @@
+"""The original's command: its flags, and what they do."""
+
+import os
+import pathlib
+import typing
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from absl import flags
+
+from bert_flow_tf.commands.evaluate import read_tasks, scores_of
+from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES
+from bert_flow_tf.encoder.pooling import pooling_name
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.files.atomic import output_file
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.report.tables import scores_table
+from bert_flow_tf.runs.folder import EVALUATION_FILE
+from bert_flow_tf.runs.record import made_by
+from bert_flow_tf.runs.settings import RunSettings, ScoringSettings, flags_of
+from bert_flow_tf.training.start import train_and_score
+
+if TYPE_CHECKING:
+    from bert_flow_tf.commands.evaluate import AnyTask
+    from bert_flow_tf.training.run import Trained
+
+_DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
+_SOURCES = os.path.dirname(os.path.abspath(__file__))
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    for field in flags_of(RunSettings):
+        # For `str | None`, the flag has the type str.
+        kind = (*typing.get_args(field.type), field.type)[0]
+        _DEFINE[kind](field.name, field.default, field.metadata["help"], flag_values=flag_values)
+
+
+def run(settings: RunSettings) -> None:
+    """Train, evaluate and predict, as the settings say.
+
+    If TF_CONFIG names several workers, they train together, and only the chief evaluates and predicts.
+    """
+    scoring, path = settings.scoring, None
+    if not scoring.do_senteval:
+        train_and_score(settings)
+        return
+    tasks = _senteval_tasks(scoring)
+    if not settings.scores_checkpoint_alone:
+        path = settings.output_dir / EVALUATION_FILE
+        output_file(path, overwrite=settings.overwrite, flag=str(path))
+    train_and_score(settings, lambda trained: _write_senteval(path, trained, tasks, scoring.original_protocol))
+
+
+def _senteval_tasks(settings: ScoringSettings) -> "list[AnyTask]":
+    names = [name.strip() for name in settings.senteval_tasks.split(",")]
+    if unknown := [name for name in names if name not in SENTEVAL_NAMES]:
+        known = f"{', '.join(SENTEVAL_NAMES)}{suggest(unknown[0], SENTEVAL_NAMES)}"
+        raise ArgumentError(f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}")
+    return read_tasks([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.senteval_dir)
+
+
+def _write_senteval(
+    path: pathlib.Path | None, trained: "Trained", tasks: "Sequence[AnyTask]", original_protocol: bool
+) -> None:
+    """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
+    from bert_flow_tf.api import BertFlow
+
+    built = trained.scorer.model
+    model = BertFlow(built, built.encoder.source, record=trained.record)
+    results = scores_of(model, tasks, original_protocol)
+    print(scores_table(results).to_text())
+    if path:
+        write_json(path, msgspec.structs.replace(results, made_by=made_by("run_siamese")))
+
+
+def settings_of(flag_values: flags.FlagValues) -> RunSettings:
+    """Return the settings; prepare XLA, which must be done before TensorFlow loads."""
+    values = {field.name: getattr(flag_values, field.name) for field in flags_of(RunSettings)}
+    if values["use_xla"]:
+        # Clustering on CPUs must be enabled here; on GPUs the optimiser's setting is enough.
+        os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
+    return RunSettings.of(**values | {"sentence_embedding_type": pooling_name(values["sentence_embedding_type"])})
+
+
+def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
+    try:
+        return flag_values(argv)
+    except (flags.Error, UnicodeDecodeError) as error:
+        raise UserError(" ".join(str(error).split())) from error
