@@ -11,6 +11,7 @@ quiet_libraries()
 
 from absl import app, flags, logging  # noqa: E402
 
+from bert_flow_tf.commands import siamese  # noqa: E402
 from bert_flow_tf.commands.siamese import define_flags, parse, run, settings_of  # noqa: E402
 
 _SOURCES = os.path.dirname(os.path.abspath(__file__))
@@ -38,4 +39,6 @@ def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
 
 if __name__ == "__main__":
     define_flags()
+    # Without this, --help would not show the flags of another module.
+    flags.adopt_module_key_flags(siamese)
     sys.exit(exit_status(lambda: app.run(main, flags_parser=parse)))

@@ -30,7 +30,7 @@ from bert_flow_tf.training.train import Stages, Trainer, compiled_model, new_bat
 
 
 class Trained(NamedTuple):
-    """A trained or loaded model, its record and the number of its training steps."""
+    """A trained or loaded model, its record and training steps."""
 
     scorer: Scorer
     record: Model
@@ -103,7 +103,7 @@ class Run:
         return Trained(scorer, trainer.record, trainer.step)
 
     def load(self, checkpoint_name: str | None = None) -> Trained:
-        """Load a checkpoint of the run, by default the latest, or an encoder without training.
+        """Load a checkpoint, by default the latest, or an untrained encoder.
 
         Raises:
           UserError: the settings describe another model, or the run's encoder or checkpoint is missing.

@@ -70,7 +70,7 @@ def evaluate(scorer: Scorer, task: Task, examples: Examples, settings: ScoringSe
 
 
 def prediction_lines(outputs: Mapping[str, np.ndarray], pooled: bool) -> list[str]:
-    """Return a line per pair: its cosine or, if `pooled`, both embeddings as JSON."""
+    """Return each pair's cosine or, if `pooled`, its embeddings as JSON."""
     if not pooled:
         return [str(cosine) for cosine in outputs["cos_similarity"]]
     names, rows = ("embedding_a", "embedding_b"), range(len(outputs["embedding_a"]))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check(settings: RunSettings) -> None:
-    """Raise `UserError` for an unknown name, or a file that could only fail later."""
+    """Raise `UserError` for an unknown name or an unreadable file."""
     data, model, scoring, training = settings.data, settings.model, settings.scoring, settings.training
     check_handle(model.bert_hub, "bert_hub")
     check_handle(model.preprocess_hub, "preprocess_hub")

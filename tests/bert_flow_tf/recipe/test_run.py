@@ -76,7 +76,7 @@ def test_encoders_are_the_originals_trio_or_a_hub_handle(variables, tmp_path):
     recipe = read_environment(variables | {"BERT_NAME": "large", "BERT_PREMODELS": str(folder.parent)})
     files = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
     (nli,) = recipe.nli()
-    assert vars(nli.settings).items() >= {flag: f"{folder}/{name}" for flag, name in files.items()}.items()
+    assert vars(nli.settings.model).items() >= {flag: f"{folder}/{name}" for flag, name in files.items()}.items()
     assert nli.settings.exp_name == "nli_large_1234"
     for more, hub, name in (
         ({"BERT_NAME": "large"}, "large", "large"),
