@@ -6,7 +6,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
 import numpy as np
@@ -21,24 +21,29 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.compare import check_method
 from bert_flow_tf.evaluation.isotropy import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
-from bert_flow_tf.evaluation.witness import check_pairs, judge, witness
+from bert_flow_tf.evaluation.witness import judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
-from bert_flow_tf.files.sentence_files import PART, sentence_list
+from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import Flow, Model, Training, model_at
-from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, PartSettings, input_files
+from bert_flow_tf.runs.record import Flow, Model, Setting, Training, model_at
+from bert_flow_tf.runs.settings import FitSettings, PartSettings, PretrainSettings, chosen, suggesting_arguments
+from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
 from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.training import fitting
 from glow.affine import AffineMap
-from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
+
+if TYPE_CHECKING:
+    from bert_flow_tf.serving.export import Exported
+
+Sentences = str | Iterable[str]
 
 
 class BertFlow:
@@ -243,9 +248,29 @@ class BertFlow:
         embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
         return tf.ensure_shape(embeddings, [None, self.embedding_size])
 
+    @overload
+    def encode(self, sentences: Sentences, *, convert_to_tensor: Literal[True], **options: Any) -> tf.Tensor: ...
+    @overload
+    def encode(self, sentences: Sentences, *, convert_to_numpy: Literal[False], **options: Any) -> list[tf.Tensor]: ...
+    @overload
     def encode(
         self,
-        sentences: str | Iterable[str],
+        sentences: Sentences,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        output_value: str = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: Literal[True] = True,
+        convert_to_tensor: Literal[False] = False,
+        device: None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> np.ndarray: ...
+    def encode(  # type: ignore[misc]  # **options stand for the arguments below
+        self,
+        sentences: Sentences,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
@@ -257,7 +282,7 @@ class BertFlow:
         device: None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
-    ) -> Any:
+    ) -> np.ndarray | tf.Tensor | list[tf.Tensor]:
         """Return embeddings, float32 [n, embedding_size], or [embedding_size] for one string.
 
         The arguments and their order are those of sentence-transformers; see docs/sentence_transformers.md.
@@ -304,15 +329,15 @@ class BertFlow:
             return tf.constant(result)
         return result if convert_to_numpy else [tf.constant(one) for one in found]
 
-    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
+    def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "query", if there is one."""
         return self._encode_with(("query",), sentences, options)
 
-    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
+    def encode_document(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "document", "passage" or "corpus", if any."""
         return self._encode_with(("document", "passage", "corpus"), sentences, options)
 
-    def _encode_with(self, names: Sequence[str], sentences: str | Iterable[str], options: dict[str, Any]) -> Any:
+    def _encode_with(self, names: Sequence[str], sentences: Sentences, options: dict[str, Any]) -> Any:
         if options.get("prompt_name") is None and options.get("prompt") is None:
             options["prompt_name"] = next((name for name in names if name in self.prompts), None)
         return self.encode(sentences, **options)
@@ -332,6 +357,7 @@ class BertFlow:
         for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
 
+    @suggesting_arguments
     def encode_dataset(
         self,
         inputs: str | os.PathLike | Iterable[str | os.PathLike],
@@ -340,9 +366,12 @@ class BertFlow:
         input_format: str | None = None,
         column: str | None = None,
         keep: Sequence[str] | None = None,
+        shard_rows: int = PartSettings.shard_rows,
+        precision: str = PartSettings.precision,
+        normalize_embeddings: bool = PartSettings.normalize_embeddings,
+        batch_size: int | None = PartSettings.batch_size,
         show_progress_bar: bool | None = None,
         overwrite: bool = False,
-        **settings: Any,
     ) -> Manifest:
         """Write the embeddings of files as a folder of Parquet files.
 
@@ -353,25 +382,26 @@ class BertFlow:
           input_format: one of `files.sentence_files.INPUT_FORMATS`; by default from the file's ending.
           column: the column of the sentences, by default `sentence`.
           keep: the columns to copy beside the embeddings, by default the sentences.
+          shard_rows: sentences in each file.
+          precision: stored type, "float32" or "float16".
           overwrite: True to replace parts of another model, input or settings.
-          **settings: fields of `scale.shards.PartSettings`, such as `shard_rows` or `precision`.
 
         Raises:
           scale.shards.ShardsError: some files are unreadable; the others are embedded.
           UserError: an argument is invalid, or the folder holds other files.
         """
+        settings: PartSettings = chosen(PartSettings, locals())
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
-        part_settings = PartSettings(**{"shard_rows": PART, **settings})
-        job = Job(files, out, part_settings, overwrite=overwrite)
-        return job.run(Engine(self, out, part_settings), show_progress_bar=show_progress_bar)
+        job = Job(files, out, settings, overwrite=overwrite)
+        return job.run(Engine(self, out, settings), show_progress_bar=show_progress_bar)
 
-    def log_prob(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+    def log_prob(self, sentences: Sentences, **options: Any) -> np.ndarray:
         """Return each sentence's log-density under the flow, float32 [n], in nats."""
         self._require_flow("log_prob")
         found = self._log_prob_batcher.encode([sentences] if isinstance(sentences, str) else sentences, **options)
         return found[0] if isinstance(sentences, str) else found
 
-    def bits_per_dim(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+    def bits_per_dim(self, sentences: Sentences, **options: Any) -> np.ndarray:
         """Return `log_prob` as a loss, float32 [n], in bits per dimension."""
         flow = self._require_flow("bits_per_dim")
         return self.log_prob(sentences, **options) / (-flow.event_size * np.log(2.0))
@@ -442,7 +472,21 @@ class BertFlow:
             raise ArgumentError(f"similarity_fn_name: found {name!r}, expected {', '.join(FUNCTIONS)}")
         self._similarity_fn_name = name
 
-    def fit(self, sentences: Iterable[str], **settings: Any) -> "BertFlow":
+    @suggesting_arguments
+    def fit(
+        self,
+        sentences: Iterable[str],
+        *,
+        method: str = FitSettings.method,
+        pairs: fitting.Pairs | None = None,
+        flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
+        epochs: float | None = FitSettings.epochs,
+        batch_size: int = FitSettings.batch_size,
+        learning_rate: float = FitSettings.learning_rate,
+        seed: int = FitSettings.seed,
+        dev_fraction: float = FitSettings.dev_fraction,
+        show_progress_bar: bool | None = None,
+    ) -> "BertFlow":
         """Learn a new flow on sentences without labels; return the model.
 
         `glow.FlowCalibrator` learns on their embeddings, computed once without dropout, as `run_siamese --flow=1
@@ -450,20 +494,26 @@ class BertFlow:
 
         Args:
           sentences: a repeated sentence counts each time.
-          **settings: keyword arguments:
-            `method`: "flow" (default), "whitening[-D]", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`;
-            `pairs`: first sentences, second sentences and their gold scores, for `history_.judgement`;
-            `flow_model_config`: name of a shipped configuration, or a JSON file, default `config_l3_d3_w32`;
-            `epochs`: default 1, or enough for 300 steps, ended where held-out sentences are most likely;
-            `batch_size`: sentences per step, default 64; `learning_rate`: constant, default 1e-3;
-            `seed`: of order and initial weights, default 1234;
-            `dev_fraction`: share of distinct sentences to hold out, default 0.05, see `training.fitting.hold_out`;
-            `show_progress_bar`: None, the default, shows it on a terminal only.
+          method: "flow", "whitening[-D]", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`.
+          pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
+          flow_model_config: name of a shipped configuration, or a JSON file.
+          epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most likely.
+          batch_size: sentences per step.
+          learning_rate: constant.
+          seed: of order and initial weights.
+          dev_fraction: share of distinct sentences to hold out, see `training.fitting.hold_out`.
+          show_progress_bar: None shows it on a terminal only.
 
         Raises:
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss is not finite.
         """
-        return self._learn(sentence_list(sentences), **settings)
+        settings: FitSettings = chosen(FitSettings, locals())
+        pairs = None if pairs is None else fitting.checked_pairs(pairs)
+        texts = sentence_list(sentences)
+        if len(texts) < batch_size:
+            raise UserError(f"fit: found {len(texts)} sentences, expected at least the {batch_size} of one step")
+        texts, held_out = fitting.hold_out(texts, settings)
+        return self._learn(settings, self.encode_pooled(texts), len(texts), held_out, pairs, show_progress_bar)
 
     def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
         """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
@@ -473,9 +523,23 @@ class BertFlow:
         batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
         return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
-    def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
-        """Learn as `fit` does, from a folder that `encode_dataset` wrote."""
-        return self._learn(self.parts(folder), **settings)
+    @suggesting_arguments
+    def fit_dataset(
+        self,
+        folder: str | os.PathLike,
+        *,
+        pairs: fitting.Pairs | None = None,
+        flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
+        epochs: float | None = FitSettings.epochs,
+        batch_size: int = FitSettings.batch_size,
+        learning_rate: float = FitSettings.learning_rate,
+        seed: int = FitSettings.seed,
+        show_progress_bar: bool | None = None,
+    ) -> "BertFlow":
+        """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
+        settings: FitSettings = chosen(FitSettings, locals())
+        pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
+        return self._learn(settings, parts.blocks, parts.rows, [], pairs, show_progress_bar)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
         """Open a folder that `encode_dataset` wrote with this encoder and no flow."""
@@ -489,70 +553,46 @@ class BertFlow:
 
     def _learn(
         self,
-        source: list[str] | Parts,
-        *,
-        method: str = "flow",
-        pairs: tuple[Sequence[str], Sequence[str], Sequence[float]] | None = None,
-        flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
-        epochs: float | None = None,
-        batch_size: int = 64,
-        learning_rate: float = 1e-3,
-        seed: int = 1234,
-        dev_fraction: float = 0.05,
-        show_progress_bar: bool | None = None,
+        settings: FitSettings,
+        embeddings: Any,
+        rows: int,
+        held_out: list[str],
+        pairs: fitting.Pairs | None,
+        show_progress_bar: bool | None,
     ) -> "BertFlow":
-        check_method(method)
-        if pairs is not None:
-            check_pairs(*pairs)
-        settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
-        show = False if isinstance(source, Parts) else show_progress_bar
-        calibrator = fitting.new_calibrator(flow_model_config, epochs, **settings, seed=seed, show_progress_bar=show)
-        embeddings: Any
-        held_out: list[str] = []
-        if isinstance(source, Parts):
-            if method != "flow":
-                raise UserError(f"method: found {method} with a folder of embeddings, expected flow")
-            rows, embeddings = source.rows, source.blocks
-        elif len(source) < batch_size:
-            raise UserError(f"fit: found {len(source)} sentences, expected at least the {batch_size} of one step")
-        else:
-            sentences, held_out = fitting.hold_out(source, dev_fraction, batch_size, seed)
-            rows, embeddings = len(sentences), self.encode_pooled(sentences)
         dev = self.encode_pooled(held_out) if held_out else None
-        sizes: dict[str, Any] = {"sentences": rows, "held_out": len(held_out)}
-        flow: Glow | AffineMap
-        if method == "flow":
-            if epochs is None:
-                calibrator.epochs = fitting.default_epochs(batch_size, rows)
-            # Only a flow that sees sentences again can learn them by heart.
-            repeated = epochs is None and calibrator.epochs > 1
-            fitting.learn(calibrator, embeddings, rows, show_progress_bar, dev if repeated else None)
-            flow, losses = calibrator.flow_, calibrator.losses_
-            settings = {"steps": calibrator.n_steps_, "dtype": self.dtype, "epochs": calibrator.epochs, **settings}
-        else:
-            flow, losses = fitting.affine_map(method, embeddings), np.empty(0, np.float32)
-            settings = {"method": method, "dtype": self.dtype}
+        flow, losses, learned = fitting.learn(settings, embeddings, rows, dev, show_progress_bar)
 
         def calibrate(u: np.ndarray) -> np.ndarray:
             return reduce_dimension(flow.forward(u), self.low_dim).numpy()
 
         judged = None if pairs is None else judge(self.encode_pooled, calibrate, *pairs)
-        witnessed = witness(self.encode_pooled, calibrate, held_out, seed) if held_out else None
+        witnessed = witness(self.encode_pooled, calibrate, held_out, settings.seed) if held_out else None
         change = None if dev is None else change_by(flow, dev)
-        training = Training(settings={**sizes, **settings}, seed=seed)
+        about: dict[str, Setting] = {"sentences": rows, "held_out": len(held_out), "dtype": self.dtype}
+        training = Training(settings=about | learned, seed=settings.seed)
         record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))
         self._set_model(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
         self.history_ = fitting.History(losses, judged, witnessed, change)
         return self
 
+    @suggesting_arguments
     def pretrain(
         self,
         sentences: Iterable[str],
         out_dir: str | os.PathLike,
         *,
+        steps: int = PretrainSettings.steps,
+        train_batch_size: int = PretrainSettings.train_batch_size,
+        learning_rate: float = PretrainSettings.learning_rate,
+        num_warmup_steps: int = PretrainSettings.num_warmup_steps,
+        max_seq_length: int | None = None,
+        masked_lm_prob: float = PretrainSettings.masked_lm_prob,
+        dev_fraction: float = PretrainSettings.dev_fraction,
+        save_checkpoints_steps: int = PretrainSettings.save_checkpoints_steps,
+        seed: int = PretrainSettings.seed,
         overwrite: bool = False,
         show_progress_bar: bool | None = None,
-        **settings: Any,
     ) -> "BertFlow":
         """Train the encoder by masked language modelling; return a new model.
 
@@ -561,19 +601,21 @@ class BertFlow:
         Args:
           sentences: sentences or paragraphs.
           out_dir: the new encoder folder; checkpoints are in `OUT_DIR.pretraining`. `overwrite` replaces both.
-          **settings: fields of `runs.settings.PretrainSettings`, such as `steps` or `learning_rate`.
+          max_seq_length: word pieces, longer sentences are split; None for the model's own.
+
+        The other arguments are those of `runs.settings.PretrainSettings`.
 
         Raises:
           UserError: the text or a setting is invalid, or a run has already trained this encoder.
         """
         if self.encoder_trained:
             raise UserError("pretrain: found an encoder that a run trained; first run bert-flow convert --run")
-        from bert_flow_tf.runs.settings import PretrainSettings
         from bert_flow_tf.training.pretrain import pretrain
 
+        max_seq_length = max_seq_length or self.max_seq_length
+        settings: PretrainSettings = chosen(PretrainSettings, locals())
         show = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
-        values = PretrainSettings(**{"max_seq_length": self.max_seq_length, **settings})
-        pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, show_progress_bar=show)
+        pretrain(sentences, self.source, out_dir, settings, overwrite=overwrite, show_progress_bar=show)
         options: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
         return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **options)
 
@@ -591,12 +633,32 @@ class BertFlow:
         """
         return saved_model.push_to_hub(self, repo_id, **options)
 
-    def export(self, out_dir: str | os.PathLike, *, format: str = "savedmodel", **options: Any) -> Any:
-        """Write the model for other programs; return a `serving.export.Exported`.
+    @suggesting_arguments
+    def export(
+        self,
+        out_dir: str | os.PathLike,
+        *,
+        format: str = ExportSettings.format,
+        version: int | None = ExportSettings.version,
+        normalize: bool = ExportSettings.normalize,
+        low_dim: int | None = ExportSettings.low_dim,
+        max_seq_length: int | None = ExportSettings.max_seq_length,
+        dtype: str = ExportSettings.dtype,
+        overwrite: bool = False,
+    ) -> "Exported":
+        """Write the model for other programs, and check the files; see `serving.export.export_model`.
 
-        `format` is "savedmodel" (for TensorFlow Serving), "sentence-transformers" or "onnx". Options and errors are
-        those of `serving.export.export_model`.
+        Args:
+          out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per version.
+          format: "savedmodel" (for TensorFlow Serving), "sentence-transformers" or "onnx".
+          version: positive; None for the next one. SavedModel only.
+          normalize: True to scale every embedding to norm 1 (not those before the flow).
+          low_dim: see `model.siamese.reduce_dimension`; None for the model's own.
+          max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
+          dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel only.
+          overwrite: True to replace this version or folder; a server that has loaded it keeps it.
         """
+        settings: ExportSettings = chosen(ExportSettings, locals())
         from bert_flow_tf.serving.export import export_model
 
-        return export_model(self, out_dir, format=format, **options)
+        return export_model(self, out_dir, settings, overwrite=overwrite)

@@ -12,10 +12,8 @@ import pytest
 from bert_flow_tf import BertFlow, sample_data
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
-from bert_flow_tf.runs.settings import PretrainSettings, RunSettings, flags_of
+from bert_flow_tf.runs.settings import RunSettings, flags_of
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.scale.shards import PartSettings
-from bert_flow_tf.serving.export import export_model
 from bert_flow_tf.training import fitting
 from glow import FlowCalibrator, optimizer
 from tests.bert_flow_tf import small_runs
@@ -84,7 +82,7 @@ def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder
         return [[float(one.replace(",", "")) for one in re.findall(r"\d[\d,.e-]*\d|\d", cell)] for cell in rows[what]]
 
     flags = {field.name: field.default for field in flags_of(RunSettings)}
-    of_fit = {name: one.default for name, one in inspect.signature(BertFlow._learn).parameters.items()}
+    of_fit = {name: one.default for name, one in inspect.signature(BertFlow.fit).parameters.items()}
     options = {option.opts[0].removeprefix("--"): option.default for option in fit.params}
     batch, rate = of_fit["batch_size"], of_fit["learning_rate"]
     of_command = (options["train_batch_size"], options["flow_learning_rate"], options["seed"])
@@ -152,14 +150,6 @@ def test_arguments_that_documents_name_exist():
     known = {"FlowCalibrator": FlowCalibrator, **vars(BertFlow)}
     named = [(name, one) for name, given in calls if name in known for one in re.findall(r"(\w+)=", given)]
     assert len(named) > 10
-    further = {
-        "demo": BertFlow.from_hub,
-        "encode_dataset": PartSettings,
-        "fit": BertFlow._learn,
-        "fit_dataset": BertFlow._learn,
-        "pretrain": PretrainSettings,
-        "export": export_model,
-    }
     for name, argument in named:
-        taken = (getattr(BertFlow, name, known[name]), *filter(None, [further.get(name)]))
+        taken = [getattr(BertFlow, name, known[name]), *([BertFlow.from_hub] if name == "demo" else ())]
         assert any(argument in inspect.signature(one).parameters for one in taken), f"{name}({argument}=…)"

@@ -13,15 +13,12 @@ from bert_flow_tf.commands.outputs import lock_output, locked_file
 from bert_flow_tf.errors import command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer
 from bert_flow_tf.files.sentence_files import PART, STDIN, format_of_ending, read_sentences
+from bert_flow_tf.runs.settings import PartSettings
 from bert_flow_tf.scale.on_ray import RayEngine, connected
-from bert_flow_tf.scale.shards import PART_PRECISIONS, Engine, Job, PartSettings, ShardsError, input_files
+from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
 from bert_flow_tf.serving import DTYPES
 
-_OPTIONS = [
-    click.option("--batch_size", type=opt.COUNT, metavar="N", help="Sentences per step.  [default: the fastest]"),
-    click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices."),
-    click.option("--normalize", "normalize_embeddings", is_flag=True, help="Scale every embedding to norm 1."),
-]
+_DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices.")
 
 
 @click.command(epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy")
@@ -29,7 +26,8 @@ _OPTIONS = [
 @opt.sentence_options()
 @click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; -: stdout")
 @click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="[default: by the ending]")
-@opt.with_options(_OPTIONS)
+@_DTYPE
+@opt.field_options(PartSettings, "batch_size", "normalize_embeddings")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
     model: opt.ModelOptions, sentences: Iterator[str], out: str, output_format: str | None, dtype: str, **options: Any
@@ -61,16 +59,22 @@ def encode(
 @opt.model_options()
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--out", required=True, metavar="DIR", help="Folder to write.")
-@opt.with_options(_OPTIONS)
+@_DTYPE
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.  [default: the sentences]")
-@click.option("--shard_rows", type=opt.COUNT, default=PART, metavar="N", help="Sentences in each file.")
-@click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0], help="Stored type.")
+@opt.setting_options(PartSettings)
 @click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Ray processes; 0: this process.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster.  [default: on this machine]")
 @click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Threads per worker.")
 @click.option("--overwrite", is_flag=True, help="Replace parts of another input or model.")
 def encode_folder(
-    model: opt.ModelOptions, inputs: Sequence[str], out: str, workers: int, ray: str | None, **given: Any
+    model: opt.ModelOptions,
+    inputs: Sequence[str],
+    out: str,
+    settings: PartSettings,
+    workers: int,
+    ray: str | None,
+    worker_threads: int,
+    **given: Any,
 ) -> None:
     """Write the embeddings of many files into a folder.
 
@@ -79,15 +83,13 @@ def encode_folder(
     lock_output(out, f"--out={out}")
     columns = {name: given.pop(name) for name in ("column", "keep", "no_header")}
     files = input_files(inputs, file_format=given.pop("input_format"), **columns)
-    overwrite, threads = given.pop("overwrite"), given.pop("worker_threads")
-    load = functools.partial(model.load, given.pop("dtype"))
-    settings = PartSettings(**given)
-    job = Job(files, out, settings, overwrite=overwrite)
+    load = functools.partial(model.load, given["dtype"])
+    job = Job(files, out, settings, overwrite=given["overwrite"])
     try:
         if workers or ray:
             workers = workers or 1
-            with connected(ray, workers, threads):
-                manifest = job.run(RayEngine(load, out, settings, workers=workers, threads=threads))
+            with connected(ray, workers, worker_threads):
+                manifest = job.run(RayEngine(load, out, settings, workers=workers, threads=worker_threads))
         else:
             manifest = job.run(Engine(load(), out, settings))
     except ShardsError as error:

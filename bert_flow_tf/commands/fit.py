@@ -8,10 +8,10 @@ import click
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.compare import check_method
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.model.saved_model import SAVED_MODEL
+from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.scale.shards import Parts
 
 
@@ -20,18 +20,17 @@ from bert_flow_tf.scale.shards import Parts
 @opt.sentence_options(required=False)
 @click.option("--embeddings", metavar="DIR", help="Folder that encode-folder wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@click.option("--method", default="flow", metavar="NAME", help="flow, whitening[-D], sn, natsv-K or sn+natsv-K.")
 @click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")
-@opt.FLOW_OPTION
-@click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or for 300 steps]")
-@click.option("--train_batch_size", "batch_size", type=opt.COUNT, default=64, metavar="N", help="Sentences per step.")
-@click.option(
-    "--flow_learning_rate", "learning_rate", type=opt.POSITIVE, default=1e-3, metavar="X", help="Learning rate."
-)
-@click.option("--seed", type=opt.WHOLE, default=1234, metavar="N", help="Seed of weights and order.")
+@opt.setting_options(FitSettings)
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
-    model: opt.ModelOptions, sentences: Iterator[str] | None, embeddings: str | None, out: str, **settings: Any
+    model: opt.ModelOptions,
+    sentences: Iterator[str] | None,
+    embeddings: str | None,
+    out: str,
+    pairs: str | None,
+    settings: FitSettings,
+    overwrite: bool,
 ) -> None:
     """Learn a flow on sentences and save it with its encoder.
 
@@ -39,18 +38,21 @@ def fit(
     encode-folder --bert_hub …` wrote.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
-    check_method(settings["method"])
-    overwrite = settings.pop("overwrite")
+    arguments: dict[str, Any] = {**vars(settings), "pairs": None}
+    if embeddings:
+        if settings.method != "flow":
+            raise UserError(f"--method: found {settings.method} with --embeddings, expected flow")
+        del arguments["method"], arguments["dev_fraction"]
     path = locked_folder(out, SAVED_MODEL, overwrite=overwrite)
     given = list(sentences or ())
     texts = [sentence for sentence in given if sentence.strip()]
-    if pairs := settings["pairs"]:
+    if pairs:
         rows = list(read_sentences(pairs, file_format="tsv", columns=["1", "2", "3"]))
         with reading(pairs, "two sentences and a number in each line"):
-            settings["pairs"] = [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]
+            arguments["pairs"] = [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]
     count = Parts(embeddings).rows if embeddings else len(texts)
-    if count < settings["batch_size"]:
-        raise UserError(f"--train_batch_size: found {settings['batch_size']}, expected at most the {count} sentences")
+    if count < settings.batch_size:
+        raise UserError(f"--train_batch_size: found {settings.batch_size}, expected at most the {count} sentences")
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     loaded = model.load()
@@ -60,11 +62,11 @@ def fit(
         click.echo(
             "this encoder was trained for cosine similarity; a flow often lowers its scores (docs/witness.md)", err=True
         )
-    loaded.fit_dataset(embeddings, **settings) if embeddings else loaded.fit(texts, **settings)
+    loaded.fit_dataset(embeddings, **arguments) if embeddings else loaded.fit(texts, **arguments)
     loaded.save(path, overwrite=overwrite)
     assert loaded.record.flow is not None and loaded.history_ is not None  # `fit` has set both
     if measures := str(loaded.history_):
         click.echo(measures)
     learned = loaded.record.flow.training.settings
-    training = f"{learned['steps']} steps" if "steps" in learned else settings["method"]
+    training = f"{learned['steps']} steps" if "steps" in learned else settings.method
     click.echo(f"model written: {out} ({count} sentences, {training})")

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from bert_flow_tf.errors import UserError, suggest, suggest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.sentence_files import INPUT_FORMATS, read_sentences
 from bert_flow_tf.model.saved_model import model_folder
-from bert_flow_tf.runs.settings import flow_config
+from bert_flow_tf.runs.settings import Settings, chosen, flags_of, flow_config
 from bert_flow_tf.serving import DTYPES
 from glow.config import DEFAULT_CONFIG
 
@@ -64,6 +65,39 @@ def options_of(table: Mapping[str, tuple[str, click.ParamType, str]], **defaults
     for name, (metavar, kind, text) in table.items():
         options.append(click.option(f"--{name}", metavar=metavar, type=kind, help=text, default=defaults.get(name)))
     return with_options(options)
+
+
+def field_options(kind: type[Settings], *names: str) -> Decorator:
+    """Return a decorator that adds an option per (named) field."""
+    return with_options([_field_option(field) for field in flags_of(kind) if not names or field.name in names])
+
+
+def _field_option(field: dataclasses.Field) -> Decorator:
+    limits, base = field.metadata, (*typing.get_args(field.type), field.type)[0]
+    name, low, below = limits.get("option", field.name), limits.get("least", limits.get("above")), limits.get("below")
+    if base is bool:
+        return click.option(f"--{name}", field.name, is_flag=True, help=limits["help"])
+    kind: Any = click.Choice(limits["choices"]) if "choices" in limits else base
+    if base is int and low is not None:
+        kind = click.IntRange(low, _LARGEST if below is None else below - 1)
+    elif base is float and low is not None:
+        top = _LARGEST if below is None else below
+        kind = click.FloatRange(low, top, min_open="above" in limits, max_open=below is not None)
+    shown: dict[str, Any] = {"type": kind, "default": field.default, "help": limits["help"]}
+    if "choices" not in limits:
+        shown["metavar"] = {int: "N", float: "X"}.get(base, "NAME")
+    return click.option(f"--{name}", field.name, **shown)
+
+
+def setting_options(kind: type[Settings]) -> Decorator:
+    """Return a decorator that adds the fields' options and passes `settings`."""
+    names = {field.name for field in flags_of(kind)}
+
+    def made(values: dict[str, Any]) -> dict[str, Any]:
+        others = {name: value for name, value in values.items() if name not in names}
+        return {"settings": chosen(kind, values), **others}
+
+    return _converted(field_options(kind), made)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,27 +1,13 @@
 """`bert-flow pretrain`: masked language modelling on your text."""
 
-from typing import Any
-
 import click
 
-from bert_flow_tf.commands.options import COUNT, LENGTH, POSITIVE, WHOLE, ModelOptions, model_options, options_of
+from bert_flow_tf.commands.options import ModelOptions, model_options, setting_options
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.runs.settings import PretrainSettings
-
-_SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
-    "steps": ("N", COUNT, "Number of steps."),
-    "train_batch_size": ("N", COUNT, "Sentences per step."),
-    "learning_rate": ("X", POSITIVE, "Peak learning rate."),
-    "num_warmup_steps": ("N", WHOLE, "Steps until the peak rate."),
-    "max_seq_length": ("N", LENGTH, "Word pieces of a sentence."),
-    "masked_lm_prob": ("X", click.FloatRange(0, 1, min_open=True), "Share of word pieces to predict."),
-    "dev_fraction": ("X", click.FloatRange(0, 1, max_open=True), "Share of sentences held out."),
-    "save_checkpoints_steps": ("N", COUNT, "Steps between checkpoints."),
-    "seed": ("N", WHOLE, "Seed of everything random."),
-}
 
 
 @click.command(epilog="\b\nbert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out encoders/mine")
@@ -29,17 +15,21 @@ _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
 @click.option("--text", required=True, multiple=True, metavar="FILE", help="Sentences or paragraphs; - is stdin.")
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
-@options_of(_SETTINGS, **vars(PretrainSettings()))
+@setting_options(PretrainSettings)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier encoder and run.")
 def pretrain(
-    model: ModelOptions, text: tuple[str, ...], texts: tuple[str, ...], out: str, overwrite: bool, **values: Any
+    model: ModelOptions,
+    text: tuple[str, ...],
+    texts: tuple[str, ...],
+    out: str,
+    settings: PretrainSettings,
+    overwrite: bool,
 ) -> None:
     """Train a BERT further, by masked language modelling on your text.
 
     A line of text is a sentence or a paragraph; longer ones are split at --max_seq_length. Checkpoints and
     TensorBoard's events are in DIR.pretraining. After an interruption, repeat the command to resume.
     """
-    settings = PretrainSettings(**values)
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):

@@ -11,6 +11,7 @@ from absl import logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
+from bert_flow_tf.runs.settings import FIT_METHOD
 from glow.embeddings import check_finite, negligible_channels
 
 if TYPE_CHECKING:
@@ -33,13 +34,7 @@ def check_name(name: str) -> None:
 
 def is_method(name: str) -> bool:
     """True for a calibration that `BertFlow.fit` can learn."""
-    return name in ("flow", "whitening", "sn") or _NUMBERED.fullmatch(name) is not None
-
-
-def check_method(method: str) -> None:
-    """Raise `ArgumentError` for a method that `BertFlow.fit` cannot learn."""
-    if not is_method(method):
-        raise ArgumentError(f"method: found {method!r}, expected flow, whitening[-D], sn, natsv-K or sn+natsv-K")
+    return FIT_METHOD.fullmatch(name) is not None
 
 
 class Split(NamedTuple):

@@ -2,14 +2,20 @@
 
 import dataclasses
 import functools
+import inspect
 import math
+import numbers
+import operator
 import os
 import pathlib
-from collections.abc import Iterator
-from typing import Any
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import check_local
+from bert_flow_tf.files.sentence_files import PART
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
@@ -18,17 +24,26 @@ def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> 
     """Return the dataclass field of a flag.
 
     `identifies` is True if runs with different values are different runs. `limits` are `least` (the smallest valid
-    value), `below` (the smallest invalid one), `choices` and `required`.
+    value), `above` and `below` (invalid values that bound the valid ones), `choices` and `required`. `option` is the
+    name in the shell, if it is another one.
     """
     return dataclasses.field(default=default, metadata={"help": help, "identifies": identifies, **limits})
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 # The trained weights do not depend on these flags.
 _neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted but ignored"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
 _ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
+# A calibration that `BertFlow.fit` can learn.
+FIT_METHOD = re.compile(r"flow|whitening(-[1-9][0-9]*)?|sn|(sn\+)?natsv-[1-9][0-9]*")
 _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
+
+
+_TYPES: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real, bool: bool, str: str | os.PathLike}
+_BOUNDS = {"at least": "least", "more than": "above", "less than": "below"}
+_HOLDS = {"at least": operator.ge, "more than": operator.gt, "less than": operator.lt}
 
 
 class Settings:
@@ -38,18 +53,28 @@ class Settings:
         """Raise `ArgumentError` for the first invalid value."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value, limits, expected = getattr(self, field.name), field.metadata, None
-            least, below, choices = (limits.get(limit) for limit in ("least", "below", "choices"))
-            number = value if least is not None and value is not None else None
+            bounds = {words: limits[limit] for words, limit in _BOUNDS.items() if limit in limits}
+            kind, is_optional = (*typing.get_args(field.type), field.type)[0], type(None) in typing.get_args(field.type)
             if limits.get("required") and not value:
                 expected = f"a value ({limits['help']})"
+            elif value is None and is_optional:
+                continue
+            elif not isinstance(value, _TYPES.get(kind, object)) or (kind is not bool and isinstance(value, bool)):
+                expected = f"a value of type {kind.__name__}"
             elif isinstance(value, float) and not math.isfinite(value):
                 expected = "a finite number"
-            elif choices and value not in choices:
-                expected = " or ".join(map(str, choices))
-            elif number is not None and (number < least or (below is not None and number >= below)):
-                expected = f"at least {least}" + ("" if below is None else f" and less than {below}")
+            elif "choices" in limits and value not in limits["choices"]:
+                known = tuple(map(str, limits["choices"]))
+                expected = " or ".join(known) + suggest(str(value), known)
+            elif not all(_HOLDS[words](value, bound) for words, bound in bounds.items()):
+                expected = " and ".join(f"{words} {bound}" for words, bound in bounds.items())
             if expected:
                 raise ArgumentError(f"{field.name}: found {value or repr(value)}, expected {expected}")
+
+
+def chosen(kind: Any, values: Mapping[str, Any]) -> Any:
+    """Make settings from values, such as a function's arguments."""
+    return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values})
 
 
 def flags_of(kind: Any) -> Iterator[dataclasses.Field]:
@@ -212,12 +237,10 @@ class RunSettings(Settings):
     @classmethod
     def of(cls, **flags: Any) -> "RunSettings":
         """Make the parts from flags; a wrong name is a `TypeError`."""
-        for part in dataclasses.fields(cls):
-            if not part.metadata:
-                kind: Any = part.type
-                values = {flag.name: flags.pop(flag.name) for flag in flags_of(kind) if flag.name in flags}
-                flags[part.name] = kind(**values)
-        return cls(**flags)
+        if unknown := flags.keys() - {flag.name for flag in flags_of(cls)}:
+            raise TypeError(f"{min(unknown)} is not a flag")
+        parts = {part.name: chosen(part.type, flags) for part in dataclasses.fields(cls) if not part.metadata}
+        return chosen(cls, flags | parts)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -284,6 +307,36 @@ class RunSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class FitSettings(Settings):
+    """The settings of `BertFlow.fit`."""
+
+    method: str = flag("flow", "flow, whitening[-D], sn, natsv-K or sn+natsv-K.")
+    flow_model_config: str = flag(DEFAULT_CONFIG, "Configuration of the flow.")
+    epochs: float | None = flag(None, "[default: 1, or for 300 steps]", above=0, option="num_train_epochs")
+    batch_size: int = flag(64, "Sentences per step.", least=1, option="train_batch_size")
+    learning_rate: float = flag(1e-3, "Learning rate.", above=0, option="flow_learning_rate")
+    seed: int = flag(1234, "Seed of weights and order.", least=0, below=2**32)
+    dev_fraction: float = flag(0.05, "Share held out.", least=0, below=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not FIT_METHOD.fullmatch(self.method):
+            expected = "expected flow, whitening[-D], sn, natsv-K or sn+natsv-K"
+            raise ArgumentError(f"method: found {self.method!r}, {expected}")
+        flow_config(self.flow_model_config)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartSettings(Settings):
+    """The settings of a folder of embeddings, the same for all parts."""
+
+    shard_rows: int = flag(PART, "Sentences in each file.", least=1)
+    precision: str = flag("float32", "Stored type.", choices=("float32", "float16"))
+    normalize_embeddings: bool = flag(False, "Scale every embedding to norm 1.", option="normalize")
+    batch_size: int | None = flag(None, "Sentences per step.  [default: the fastest]", least=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainSettings(Settings):
     """The settings of masked language modelling.
 
@@ -291,13 +344,13 @@ class PretrainSettings(Settings):
     as AdamW's at the same rate.
     """
 
-    steps: int = flag(1000, "Steps; after the warm-up the learning rate decays to 0.", least=1)
-    train_batch_size: int = flag(64, "Sentences per step, over all replicas.", least=1)
-    learning_rate: float = flag(2e-4, "Peak learning rate.", least=0)
+    steps: int = flag(1000, "Steps; the learning rate decays to 0.", least=1)
+    train_batch_size: int = flag(64, "Sentences per step.", least=1)
+    learning_rate: float = flag(2e-4, "Peak learning rate.", above=0)
     num_warmup_steps: int = flag(100, "Steps of linear warm-up.", least=0)
-    max_seq_length: int = flag(64, "Word pieces, with [CLS] and [SEP]; longer sentences are split.", least=3)
+    max_seq_length: int = flag(64, "Word pieces; longer sentences are split.", least=3)
     masked_lm_prob: float = flag(0.15, "Share of the word pieces to predict.", least=0.001, below=1)
-    dev_fraction: float = flag(0.01, "Share of the sentences to hold out, at most 1000.", least=0, below=1)
+    dev_fraction: float = flag(0.01, "Share of sentences to hold out, at most 1000.", least=0, below=1)
     save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", least=1)
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
 
@@ -316,3 +369,18 @@ def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
         name = os.fspath(name_or_path)
         hint = "" if name.endswith(".json") else suggest(name, GlowConfig.names())
         raise ArgumentError(f"flow_model_config: {error}{hint}") from error
+
+
+def suggesting_arguments(function: Function) -> Function:
+    """Raise `ArgumentError` with a suggestion for an unknown argument."""
+    known = inspect.signature(function).parameters
+    options = {flag.metadata["option"]: flag.name for flag in flags_of(FitSettings) if "option" in flag.metadata}
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **given: Any) -> Any:
+        for name in given.keys() - known.keys():
+            hint = f"; did you mean {options[name]}?" if options.get(name) in known else suggest(name, known)
+            raise ArgumentError(f"{name}: found an argument that {function.__name__} does not have{hint}")
+        return function(*arguments, **given)
+
+    return typing.cast(Function, checked)

@@ -15,7 +15,8 @@ from absl import logging as absl_logging
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.saved_model import EmbeddingModel
-from bert_flow_tf.scale.shards import Engine, PartSettings, Shard
+from bert_flow_tf.runs.settings import PartSettings
+from bert_flow_tf.scale.shards import Engine, Shard
 
 _RETRIES = 3  # retries of a shard whose worker died
 _NODE_CHECK_SECONDS = 10

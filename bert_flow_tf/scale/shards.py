@@ -23,6 +23,7 @@ from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.files.sentence_files import input_format, read_tables
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.runs.record import Count
+from bert_flow_tf.runs.settings import PartSettings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,19 +31,9 @@ if TYPE_CHECKING:
 
 # Readers of Parquet folders ignore names that begin with an underscore.
 MANIFEST = "_manifest.json"
-PART_PRECISIONS = ("float32", "float16")
 _PARTS = "part-*.parquet"
 PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST))
 _DIGEST = b"bert_flow_tf"  # the digest's key in a part's metadata
-
-
-class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a folder of embeddings, the same for all parts."""
-
-    shard_rows: int
-    precision: str = PART_PRECISIONS[0]
-    normalize_embeddings: bool = False
-    batch_size: int | None = None
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -211,10 +202,6 @@ class Job:
     """
 
     def __init__(self, files: Sequence[InputFile], out: AnyPath, settings: PartSettings, *, overwrite: bool) -> None:
-        if settings.precision not in PART_PRECISIONS:
-            raise ArgumentError(f"precision: found {settings.precision!r}, expected {' or '.join(PART_PRECISIONS)}")
-        if settings.shard_rows < 1:
-            raise ArgumentError(f"shard_rows: found {settings.shard_rows}, expected 1 or more")
         check_local(out, str(out))
         self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
         self.new_parts = 0
@@ -224,8 +211,8 @@ class Job:
         path = self.out / MANIFEST
         self._old = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
         if self._old is not None:
-            for name in PartSettings.__struct_fields__:
-                self._check_same(name, getattr(settings, name), getattr(self._old.settings, name))
+            for name, value in vars(settings).items():
+                self._check_same(name, value, getattr(self._old.settings, name))
         errors = []
         # One readable file is enough here; `run` reports the unreadable ones after the others are done.
         for file in files:

@@ -19,8 +19,7 @@ from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import check_low_dim
-from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, export_path
+from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, ExportSettings, export_path
 from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
@@ -78,16 +77,7 @@ class Exported:
 
 
 def export_model(
-    model: EmbeddingModel,
-    out_dir: str | os.PathLike,
-    *,
-    format: str = SAVEDMODEL,
-    version: int | None = None,
-    normalize: bool = False,
-    low_dim: int | None = None,
-    max_seq_length: int | None = None,
-    dtype: str = DTYPES[0],
-    overwrite: bool = False,
+    model: EmbeddingModel, out_dir: str | os.PathLike, settings: ExportSettings, *, overwrite: bool = False
 ) -> Exported:
     """Write a model for other programs, and check the written files.
 
@@ -98,12 +88,6 @@ def export_model(
     Args:
       model: an `api.BertFlow`.
       out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per version.
-      format: one of `formats.EXPORT_FORMATS`.
-      version: positive; None for the next one. SavedModel only.
-      normalize: True to scale every embedding to norm 1 (not those before the flow).
-      low_dim: see `model.siamese.reduce_dimension`; None for the model's own.
-      max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
-      dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel only.
       overwrite: True to replace this version or folder; a server that has loaded it keeps it.
 
     Raises:
@@ -113,15 +97,15 @@ def export_model(
     """
     # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):
-        path = export_path(out_dir, format, version=version, dtype=dtype, overwrite=overwrite)
+        path = export_path(out_dir, settings, overwrite=overwrite)
         model = copy.copy(model)
         # Compare with float32 embeddings, even for a bfloat16 model.
         model.cast_encoder = model.encoder
-        if max_seq_length is not None:
-            model.max_seq_length = max_seq_length
-        if low_dim is not None:
-            check_low_dim(low_dim, model.encoder.embedding_size)
-            model.low_dim = low_dim
+        if settings.max_seq_length is not None:
+            model.max_seq_length = settings.max_seq_length
+        if settings.low_dim is not None:
+            check_low_dim(settings.low_dim, model.encoder.embedding_size)
+            model.low_dim = settings.low_dim
         description = Description(
             encoder_fingerprint=model.source.fingerprint,
             do_lower_case=model.source.do_lower_case,
@@ -130,22 +114,22 @@ def export_model(
             embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
             low_dim=model.low_dim,
             flow_config=flow.config.to_dict() if isinstance(flow := model.flow, Glow) else None,
-            normalized=normalize,
-            dtype=dtype,
+            normalized=settings.normalize,
+            dtype=settings.dtype,
         )
-        write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[format]}")
-        with new_output(path, EXPORT_FORMATS[format], overwrite=overwrite) as folder:
+        write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[settings.format]}")
+        with new_output(path, EXPORT_FORMATS[settings.format], overwrite=overwrite) as folder:
             found = write(model, description, folder)
             if found is None:
                 return Exported(path)
             expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
-            expected = (tf.nn.l2_normalize(expected, axis=-1) if normalize else expected).numpy()
-            tolerance = 1e-5 if format == ONNX else 1e-4
+            expected = (tf.nn.l2_normalize(expected, axis=-1) if settings.normalize else expected).numpy()
+            tolerance = 1e-5 if settings.format == ONNX else 1e-4
             if isinstance(model.flow, AffineMap):
                 # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its columns.
                 norms = np.linalg.norm(model.flow.variables_by_path["matrix"], axis=0)
                 tolerance = max(tolerance, 1e-6 * float(norms.max()))
-            return _check(path, found, expected, tolerance, dtype)
+            return _check(path, found, expected, tolerance, settings.dtype)
 
 
 @contextlib.contextmanager

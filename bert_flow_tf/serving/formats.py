@@ -1,12 +1,14 @@
 """Formats of exports and their options, without TensorFlow."""
 
+import dataclasses
 import importlib.util
 import os
 import pathlib
 
-from bert_flow_tf.errors import ArgumentError, UserError, pip_install, suggest
+from bert_flow_tf.errors import ArgumentError, UserError, pip_install
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
+from bert_flow_tf.runs.settings import Settings, flag
 from bert_flow_tf.serving import DTYPES
 
 SAVEDMODEL, ONNX = "savedmodel", "onnx"
@@ -32,31 +34,36 @@ EXPORT_FORMATS = {
 }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportSettings(Settings):
+    """The settings of an export."""
+
+    format: str = flag(SAVEDMODEL, "Format of the export.", choices=tuple(EXPORT_FORMATS))
+    version: int | None = flag(None, "Version of a SavedModel.  [default: the next one]", least=1, below=2**63)
+    normalize: bool = flag(False, "Scale every embedding to norm 1.")
+    low_dim: int | None = flag(None, "Average channels to N.  [default: the run's]")
+    max_seq_length: int | None = flag(None, "Word pieces per sentence.  [default: the run's]", least=3)
+    dtype: str = flag(DTYPES[0], "Type of a SavedModel's matrices.", choices=DTYPES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format == ONNX and importlib.util.find_spec("tf2onnx") is None:
+            raise ArgumentError(f"format: tf2onnx is not installed: {pip_install(ONNX)}")
+        for name, value in {"version": self.version, "dtype": self.dtype}.items():
+            if self.format != SAVEDMODEL and value not in (None, DTYPES[0]):
+                raise ArgumentError(f"{name}: found {value} with the format {self.format}, expected {SAVEDMODEL}")
+
+
 def export_path(
-    out_dir: str | os.PathLike,
-    format: str,
-    *,
-    version: int | None = None,
-    dtype: str = DTYPES[0],
-    overwrite: bool = False,
-    flag: str | None = None,
+    out_dir: str | os.PathLike, settings: ExportSettings, *, overwrite: bool = False, flag: str | None = None
 ) -> pathlib.Path:
     """Return the folder that an export writes, `out_dir` or its version.
 
-    The arguments are those of `export.export_model`; errors name `out_dir` as `flag`.
-
     Raises:
-      UserError: an option is unknown or does not fit the format, a library is missing, or the folder exists.
+      UserError: the folder exists, or `overwrite` has no version; the error names `out_dir` as `flag`.
     """
-    if format not in EXPORT_FORMATS:
-        expected = f"one of {', '.join(EXPORT_FORMATS)}{suggest(str(format), EXPORT_FORMATS)}"
-        raise ArgumentError(f"format: found {format!r}, expected {expected}")
-    if format == ONNX and importlib.util.find_spec("tf2onnx") is None:
-        raise ArgumentError(f"format: tf2onnx is not installed: {pip_install(ONNX)}")
-    if dtype not in DTYPES:
-        raise ArgumentError(f"dtype: found {dtype}, expected {' or '.join(DTYPES)}")
-    path = pathlib.Path(out_dir).absolute()
-    if format == SAVEDMODEL:
+    path, version = pathlib.Path(out_dir).absolute(), settings.version
+    if settings.format == SAVEDMODEL:
         if is_saved_model(path):
             raise UserError(f"{flag or path}: holds a saved model, expected a folder of exports, or a new one")
         if version is None and overwrite:
@@ -64,10 +71,5 @@ def export_path(
         if version is None:
             names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
             version = 1 + max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
-        if not 1 <= version < 2**63:
-            raise ArgumentError(f"version: found {version}, expected a whole number from 1 to 2**63 - 1")
         path, flag = path / str(version), flag and f"{flag}/{version}"
-    elif version is not None or dtype != DTYPES[0]:
-        argument, value = ("dtype", dtype) if version is None else ("version", version)
-        raise ArgumentError(f"{argument}: found {value} with the format {format}, expected {SAVEDMODEL}")
-    return output_folder(path, EXPORT_FORMATS[format], overwrite=overwrite, flag=flag)
+    return output_folder(path, EXPORT_FORMATS[settings.format], overwrite=overwrite, flag=flag)

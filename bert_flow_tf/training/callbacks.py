@@ -64,7 +64,8 @@ class Checkpoints:
 class Steps(tf_keras.callbacks.Callback):
     """Count and save steps; stop if values are not finite.
 
-    A checkpoint is written every `every` steps. `learned` are the trained variables. Only a worker with `writes`, the chief, saves.
+    A checkpoint is written every `every` steps. `learned` are the trained variables. Only a worker with `writes`, the
+    chief, saves.
     """
 
     def __init__(

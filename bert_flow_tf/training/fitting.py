@@ -4,9 +4,8 @@ import contextlib
 import dataclasses
 import itertools
 import math
-import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +14,16 @@ from tqdm import tqdm
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change
-from bert_flow_tf.evaluation.witness import COMPARE, Judgement, Witness
-from bert_flow_tf.runs.settings import flow_config
+from bert_flow_tf.evaluation.witness import COMPARE, Judgement, Witness, check_pairs
+from bert_flow_tf.runs.record import Setting
+from bert_flow_tf.runs.settings import FitSettings, flow_config
 from glow.affine import AffineMap
+from glow.flow import Glow
 
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
 
+Pairs = tuple[Sequence[str], Sequence[str], Sequence[float]]
 # The default 300 steps are like the original's 269 on the STS Benchmark. After fewer than 100, `learn` warns.
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
 # Fewer held-out sentences would give a poor estimate of the flow's effect; more would hardly improve it.
@@ -49,26 +51,22 @@ class History:
         return text.replace(COMPARE, "") if self.judgement else text
 
 
-def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) -> tuple[list[str], list[str]]:
+def hold_out(sentences: list[str], settings: FitSettings) -> tuple[list[str], list[str]]:
     """Split sentences into a training set and distinct held-out sentences.
 
-    Hold out `fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at most
-    1,000. Hold out nothing if `fraction` is 0, if they would be fewer than 10, or if less than a batch would remain.
-
-    Raises:
-      ArgumentError: `fraction` is not from 0 to below 1.
+    Hold out `dev_fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at
+    most 1,000. Hold out nothing if it is 0, if they would be fewer than 10, or if less than a batch would remain.
     """
-    if not 0 <= fraction < 1:
-        raise ArgumentError(f"dev_fraction: found {fraction}, expected a number from 0 to below 1")
+    fraction = settings.dev_fraction
     distinct = sorted(set(sentences))
     least = min(_ENOUGH_HELD_OUT, len(distinct) // 5)
     count = min(max(int(fraction * len(distinct)), least), _HELD_OUT[-1])
     if not fraction or count not in _HELD_OUT:
         return sentences, []
-    chosen = np.random.default_rng([seed, 3]).choice(len(distinct), count, replace=False)
+    chosen = np.random.default_rng([settings.seed, 3]).choice(len(distinct), count, replace=False)
     held_out = {distinct[i] for i in chosen}
     kept = [sentence for sentence in sentences if sentence not in held_out]
-    return (kept, sorted(held_out)) if len(kept) >= batch_size else (sentences, [])
+    return (kept, sorted(held_out)) if len(kept) >= settings.batch_size else (sentences, [])
 
 
 def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
@@ -87,57 +85,79 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
     return AffineMap(width, mean, np.pad(kept, ((0, 0), (0, width - kept.shape[1]))))
 
 
-def default_epochs(batch_size: int, rows: int) -> float:
-    """Return the fewest epochs, at least 1, that give 300 steps."""
-    return float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
-
-
-def new_calibrator(flow_model_config: str | os.PathLike, epochs: float | None, **settings: Any) -> "FlowCalibrator":
-    """Return a `glow.FlowCalibrator`; raise `UserError` for an invalid setting."""
-    config = flow_config(flow_model_config)
-    with _user_errors():
-        calibrator = glow.FlowCalibrator(config, 1.0 if epochs is None else epochs, **settings)
-        calibrator.check_settings()
-    return calibrator
+def checked_pairs(pairs: Any) -> Pairs:
+    """Return pairs; raise `UserError` for another shape."""
+    try:
+        a, b, scores = pairs
+        is_valid = not isinstance(pairs, str) and all(isinstance(one, str) for one in (*a, *b))
+    except (TypeError, ValueError):
+        is_valid = False
+    if not is_valid:
+        found = f"{pairs!r:.40}"
+        raise ArgumentError(f"pairs: found {found}, expected (first sentences, second sentences, scores)")
+    check_pairs(a, b, scores)
+    return a, b, scores
 
 
 def learn(
-    calibrator: "FlowCalibrator",
+    settings: FitSettings,
     embeddings: np.ndarray | Callable[[np.random.Generator], Iterable[np.ndarray]],
     rows: int,
-    show_progress_bar: bool | None,
     held_out: np.ndarray | None,
-) -> None:
-    """Train a calibrator on an array, or on blocks from a function.
+    show_progress_bar: bool | None,
+) -> tuple[Glow | AffineMap, np.ndarray, dict[str, Setting]]:
+    """Learn a calibration; return it, its losses and its settings.
 
-    With `held_out` [m, D], training ends where these rows are most likely, and `calibrator.epochs` says when.
+    Args:
+      embeddings: array [rows, D], or a function that returns blocks of them in a random order.
+      held_out: array [m, D]; without `epochs`, training ends where these rows are most likely.
 
     Raises:
       UserError: the epochs have fewer rows than one step, or `FlowCalibrator.fit` fails.
     """
+    if isinstance(embeddings, np.ndarray) and settings.method != "flow":
+        return affine_map(settings.method, embeddings), np.empty(0, np.float32), {"method": settings.method}
+    given: dict[str, Any] = {"batch_size": settings.batch_size, "learning_rate": settings.learning_rate}
+    epochs = settings.epochs or float(max(1, math.ceil(_ENOUGH_STEPS * settings.batch_size / rows)))
+    config = flow_config(settings.flow_model_config)
     with _user_errors():
         if isinstance(embeddings, np.ndarray):
-            calibrator.fit(embeddings, held_out=held_out)
-            if held_out is not None:
-                calibrator.epochs = calibrator.n_steps_ * calibrator.batch_size / rows
+            calibrator = glow.FlowCalibrator(
+                config, epochs, seed=settings.seed, show_progress_bar=show_progress_bar, **given
+            )
+            # Only a flow that sees sentences again can learn them by heart.
+            stops_early = held_out is not None and settings.epochs is None and epochs > 1
+            calibrator.fit(embeddings, held_out=held_out if stops_early else None)
+            epochs = calibrator.n_steps_ * settings.batch_size / rows if stops_early else epochs
         else:
-            left, batch_size = int(rows * calibrator.epochs), calibrator.batch_size
-            if left < batch_size:
-                found = f"{left} rows in {calibrator.epochs} epochs"
-                raise ValueError(f"found {found}, expected at least the {batch_size} of one step")
-            generator = np.random.default_rng([calibrator.seed, 2])
-            endless = itertools.chain.from_iterable(embeddings(generator) for _ in itertools.count())
-            hide_bar = None if show_progress_bar is None else not show_progress_bar
-            with tqdm(total=left, desc="flow", unit="sentence", disable=hide_bar) as progress:
-                while left:
-                    block = next(endless)[:left]
-                    calibrator.partial_fit(block)
-                    progress.update(len(block))
-                    left -= len(block)
-    if held_out is None and calibrator.n_steps_ < _FEW_STEPS:
+            stops_early = False
+            calibrator = glow.FlowCalibrator(config, epochs, seed=settings.seed, show_progress_bar=False, **given)
+            _learn_blocks(calibrator, embeddings, int(rows * epochs), show_progress_bar)
+    if not stops_early and calibrator.n_steps_ < _FEW_STEPS:
         advice = f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more sentences or epochs"
         # With this level, the warning names the line that called `BertFlow.fit`.
-        warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=4)
+        warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=5)
+    return calibrator.flow_, calibrator.losses_, {"steps": calibrator.n_steps_, "epochs": epochs, **given}
+
+
+def _learn_blocks(
+    calibrator: "FlowCalibrator",
+    blocks: Callable[[np.random.Generator], Iterable[np.ndarray]],
+    left: int,
+    show_progress_bar: bool | None,
+) -> None:
+    if left < calibrator.batch_size:
+        found = f"{left} rows in {calibrator.epochs} epochs"
+        raise ValueError(f"found {found}, expected at least the {calibrator.batch_size} of one step")
+    generator = np.random.default_rng([calibrator.seed, 2])
+    endless = itertools.chain.from_iterable(blocks(generator) for _ in itertools.count())
+    hide_bar = None if show_progress_bar is None else not show_progress_bar
+    with tqdm(total=left, desc="flow", unit="sentence", disable=hide_bar) as progress:
+        while left:
+            block = next(endless)[:left]
+            calibrator.partial_fit(block)
+            progress.update(len(block))
+            left -= len(block)
 
 
 @contextlib.contextmanager

@@ -182,13 +182,19 @@ def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, flow_fil
 
 def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
     only_with_a_flow = (model.bits_per_dim, model.log_prob, model.inverse, model.sample)
-    for call, message in (
+    for call, *messages in (
         (partial(model.fit, SENTENCES), "found 6 sentences, expected at least the 64 of one step"),
         (partial(model.fit, SENTENCES, batch_size=2, epochs=0.1), "which gives 0 steps of 2"),
         (partial(model.fit, SENTENCES, batch_size=2, method="whitening"), "found 6 sentences for whitening"),
         (partial(model.fit, SENTENCES, batch_size=2, flow_model_config="config_l9"), "flow_model_config: "),
         (partial(model.fit, SENTENCES, batch_size=2, seed=-1), "seed: found -1"),
         (partial(model.fit, SENTENCES, batch_size=2, dev_fraction=1), "dev_fraction: found 1"),
+        (partial(model.fit, SENTENCES, num_train_epochs=2), "num_train_epochs: found an argument", "epochs?"),
+        (partial(model.fit, SENTENCES, batch_size="2"), "batch_size: found 2, expected a value of type int"),
+        *(
+            (partial(model.fit, SENTENCES, pairs=x), "expected (first sentences, second")
+            for x in ("x.tsv", [("a", "b", 1)])
+        ),
         *((partial(ask, np.ones([1, 32])), "found a model without a flow") for ask in only_with_a_flow),
         (partial(model.encode, ["w1", None]), "sentences[1]: found"),
         *((partial(model.encode, x), f"sentences: found {type(x).__name__} {x!r}") for x in (None, b"w1", {"w1"})),
@@ -200,7 +206,7 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
         (partial(model.similarity, [[1.0], [2.0]], SENTENCES), "similarity: found 1 and 32 channels"),
         (partial(model.similarity, np.ones([2, 3, 4]), SENTENCES), "a: found shape [2, 3, 4]"),
     ):
-        with user_error(message):
+        with user_error(*messages):
             call()
 
 

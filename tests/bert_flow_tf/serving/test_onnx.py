@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.serving.formats import ONNX, export_path
+from bert_flow_tf.serving.formats import ONNX, ExportSettings, export_path
 from glow.config import GlowConfig
 from tests.bert_flow_tf.serving.test_guide import GUIDE
 from tests.bert_flow_tf.small_runs import TINY_WORDS
@@ -88,7 +88,7 @@ def test_the_guides_command_and_program_run(sts_run, sts_model, tf2onnx, require
     _, *arguments = shlex.split(command)
     assert "onnx written: exported/onnx (" in succeeds(*arguments)
     # Overwriting knows each of its files.
-    assert export_path("exported/onnx", ONNX, overwrite=True) == tmp_path / "exported" / "onnx"
+    assert export_path("exported/onnx", ExportSettings(format=ONNX), overwrite=True) == tmp_path / "exported" / "onnx"
     require("tokenizers")
     names = {}
     exec(compile(program, "snippet", "exec"), names)
