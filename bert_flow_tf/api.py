@@ -507,6 +507,7 @@ class BertFlow:
         Raises:
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss is not finite.
         """
+        flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
         pairs = None if pairs is None else fitting.checked_pairs(pairs)
         texts = sentence_list(sentences)
@@ -537,6 +538,7 @@ class BertFlow:
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
+        flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
         pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
         return self._learn(settings, parts.blocks, parts.rows, [], pairs, show_progress_bar)

@@ -73,20 +73,19 @@ def field_options(kind: type[Settings], *names: str) -> Decorator:
 
 
 def _field_option(field: dataclasses.Field) -> Decorator:
-    limits, base = field.metadata, (*typing.get_args(field.type), field.type)[0]
-    name, low, below = limits.get("option", field.name), limits.get("least", limits.get("above")), limits.get("below")
+    limits, base = field.metadata["limits"], (*typing.get_args(field.type), field.type)[0]
+    names, text = (f"--{field.metadata['option'] or field.name}", field.name), field.metadata["help"]
     if base is bool:
-        return click.option(f"--{name}", field.name, is_flag=True, help=limits["help"])
-    kind: Any = click.Choice(limits["choices"]) if "choices" in limits else base
+        return click.option(*names, is_flag=True, help=text)
+    if "choices" in limits:
+        return click.option(*names, type=click.Choice(limits["choices"]), default=field.default, help=text)
+    low, top, kind = limits.get("ge", limits.get("gt")), limits.get("lt", _LARGEST), base
     if base is int and low is not None:
-        kind = click.IntRange(low, _LARGEST if below is None else below - 1)
+        kind = click.IntRange(low, limits.get("le", top - ("lt" in limits)))
     elif base is float and low is not None:
-        top = _LARGEST if below is None else below
-        kind = click.FloatRange(low, top, min_open="above" in limits, max_open=below is not None)
-    shown: dict[str, Any] = {"type": kind, "default": field.default, "help": limits["help"]}
-    if "choices" not in limits:
-        shown["metavar"] = {int: "N", float: "X"}.get(base, "NAME")
-    return click.option(f"--{name}", field.name, **shown)
+        kind = click.FloatRange(low, top, min_open="gt" in limits, max_open="lt" in limits)
+    metavar = {int: "N", float: "X"}.get(base, "NAME")
+    return click.option(*names, type=kind, default=field.default, metavar=metavar, help=text)
 
 
 def setting_options(kind: type[Settings]) -> Decorator:

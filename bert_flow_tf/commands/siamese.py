@@ -23,7 +23,7 @@ from bert_flow_tf.training.start import train_and_score
 
 if TYPE_CHECKING:
     from bert_flow_tf.commands.evaluate import AnyTask
-    from bert_flow_tf.training.run import Trained
+    from bert_flow_tf.training.scoring import Trained
 
 _DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
 _SOURCES = os.path.dirname(os.path.abspath(__file__))
@@ -66,8 +66,7 @@ def _write_senteval(
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
 
-    built = trained.scorer.model
-    model = BertFlow(built, built.encoder.source, record=trained.record)
+    model = BertFlow(trained.model, trained.model.encoder.source, record=trained.record)
     results = scores_of(model, tasks, original_protocol)
     print(scores_table(results).to_text())
     if path:

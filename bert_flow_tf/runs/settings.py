@@ -4,14 +4,14 @@ import dataclasses
 import functools
 import inspect
 import math
-import numbers
-import operator
 import os
 import pathlib
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import check_local
@@ -20,14 +20,14 @@ from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
-def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> Any:
+def flag(default: Any, help: str, *, identifies: bool = True, option: str | None = None, **limits: Any) -> Any:
     """Return the dataclass field of a flag.
 
-    `identifies` is True if runs with different values are different runs. `limits` are `least` (the smallest valid
-    value), `above` and `below` (invalid values that bound the valid ones), `choices` and `required`. `option` is the
-    name in the shell, if it is another one.
+    `identifies` is True if runs with different values are different runs. `option` is the name in the shell, if it is
+    another one. `limits` are `choices`, `required`, or arguments of `msgspec.Meta`, such as `ge`.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "identifies": identifies, **limits})
+    about = {"help": help, "identifies": identifies, "option": option, "limits": limits}
+    return dataclasses.field(default=default, metadata=about)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,14 +36,9 @@ _neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted but ignored"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
 _ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
+_SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
 # A calibration that `BertFlow.fit` can learn.
 FIT_METHOD = re.compile(r"flow|whitening(-[1-9][0-9]*)?|sn|(sn\+)?natsv-[1-9][0-9]*")
-_SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
-
-
-_TYPES: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real, bool: bool, str: str | os.PathLike}
-_BOUNDS = {"at least": "least", "more than": "above", "less than": "below"}
-_HOLDS = {"at least": operator.ge, "more than": operator.gt, "less than": operator.lt}
 
 
 class Settings:
@@ -52,24 +47,24 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise `ArgumentError` for the first invalid value."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value, limits, expected = getattr(self, field.name), field.metadata, None
-            bounds = {words: limits[limit] for words, limit in _BOUNDS.items() if limit in limits}
-            kind, is_optional = (*typing.get_args(field.type), field.type)[0], type(None) in typing.get_args(field.type)
-            if limits.get("required") and not value:
-                expected = f"a value ({limits['help']})"
-            elif value is None and is_optional:
-                continue
-            elif not isinstance(value, _TYPES.get(kind, object)) or (kind is not bool and isinstance(value, bool)):
-                expected = f"a value of type {kind.__name__}"
+            value, limits, expected = getattr(self, field.name), dict(field.metadata.get("limits", {})), None
+            choices = limits.pop("choices", None)
+            if limits.pop("required", False) and not value:
+                expected = f"expected a value ({field.metadata['help']})"
             elif isinstance(value, float) and not math.isfinite(value):
-                expected = "a finite number"
-            elif "choices" in limits and value not in limits["choices"]:
-                known = tuple(map(str, limits["choices"]))
-                expected = " or ".join(known) + suggest(str(value), known)
-            elif not all(_HOLDS[words](value, bound) for words, bound in bounds.items()):
-                expected = " and ".join(f"{words} {bound}" for words, bound in bounds.items())
+                expected = "expected a finite number"
+            elif choices and value not in choices:
+                known = tuple(map(str, choices))
+                expected = f"expected {' or '.join(known)}{suggest(str(value), known)}"
+            elif field.metadata and value is not None:
+                # For `str | None`, the limits belong to str.
+                kind = (*typing.get_args(field.type), field.type)[0]
+                try:
+                    msgspec.convert(value, Annotated[kind, msgspec.Meta(**limits)])
+                except msgspec.ValidationError as error:
+                    expected = str(error).lower()
             if expected:
-                raise ArgumentError(f"{field.name}: found {value or repr(value)}, expected {expected}")
+                raise ArgumentError(f"{field.name}: found {value or repr(value)}, {expected}")
 
 
 def chosen(kind: Any, values: Mapping[str, Any]) -> Any:
@@ -90,7 +85,7 @@ class DataSettings(Settings):
     task_name: str = flag(None, f"One of {_TASKS}.", required=True)
     data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
     use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
-    dupe_factor: int = flag(1, "Copies of each example; all but the first mask one random token.", least=1, below=1001)
+    dupe_factor: int = flag(1, "Copies of each example; all but the first mask one random token.", ge=1, lt=1001)
     label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
     label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
 
@@ -106,7 +101,7 @@ class ModelSettings(Settings):
     init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
     do_lower_case: bool | None = _neutral(None, "Lower-case the text; by default, the vocabulary decides.")
     sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
-    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3, below=2**31)
+    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", ge=3, lt=2**31)
     pad_to_max_seq_length: bool = flag(False, "Pad all batches to --max_seq_length, as the original does.")
     low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
     cached_dir: str | None = _neutral(None, "Folder for cached embeddings; by default, the run's directory.")
@@ -129,7 +124,7 @@ class ModelSettings(Settings):
 class Losses(Settings):
     """The losses of `model.siamese.SiameseBertFlow`."""
 
-    num_examples: int = flag(-1, "-1: all labels; 0: no labels, BERT is frozen; n: n labelled examples.", least=-1)
+    num_examples: int = flag(-1, "-1: all labels; 0: no labels, BERT is frozen; n: n labelled examples.", ge=-1)
     l2_penalty: float = flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
     flow_loss: int = flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
 
@@ -147,23 +142,21 @@ class TrainingSettings(Settings):
     """Steps, learning rates, checkpoints and devices of training."""
 
     do_train: bool = _neutral(False, "Train on the training split.")
-    seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
-    train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
-    learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
-    flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", least=0)
-    num_train_epochs: float = flag(3.0, "Epochs; may be a fraction.", least=0, below=1e12)
-    warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
+    seed: int = flag(1234, "Seed of everything random.", ge=0, lt=2**32)
+    train_batch_size: int = flag(32, "Pairs per step, over all replicas.", ge=1)
+    learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", ge=0)
+    flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", ge=0)
+    num_train_epochs: float = flag(3.0, "Epochs; may be a fraction.", ge=0, lt=1e12)
+    warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", ge=0, lt=1)
     early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; one epoch with --early_stopping.", least=1)
-    log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
+    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; one epoch with --early_stopping.", ge=1)
+    log_every_step: int = _neutral(10, "Steps between TensorBoard records.", ge=1)
     start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
     flow_ddi: bool = flag(False, "Initialise the flow from a batch; the original never runs its code for this.")
     cache_embeddings: bool = flag(False, "Compute the flow's inputs once, without dropout; this is faster.")
     use_xla: bool = flag(False, "Compile with XLA.")
-    num_logical_cpus: int = _neutral(
-        0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0, below=1025
-    )
+    num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", ge=0, lt=1025)
 
     @property
     def trains(self) -> bool:
@@ -183,9 +176,9 @@ class ScoringSettings(Settings):
 
     do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
     do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
-    eval_batch_size: int = _neutral(8, 'Batch size for "loss" in eval_results.txt, a mean of batch means.', least=1)
+    eval_batch_size: int = _neutral(8, 'Batch size for "loss" in eval_results.txt, a mean of batch means.', ge=1)
     auc: bool = _neutral(False, "Evaluate the area under the ROC curve too, for tasks with two labels.")
-    predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches hold sentences of similar length.", least=1)
+    predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches hold sentences of similar length.", ge=1)
     predict_pool: bool = _neutral(False, "Write embeddings instead of cosines, to test_pooled.tsv.")
     do_predict_on_dev: bool = _neutral(False, "Predict on dev instead of test.")
     do_predict_on_full: bool = _neutral(False, "Predict on test, dev and train.")
@@ -312,11 +305,11 @@ class FitSettings(Settings):
 
     method: str = flag("flow", "flow, whitening[-D], sn, natsv-K or sn+natsv-K.")
     flow_model_config: str = flag(DEFAULT_CONFIG, "Configuration of the flow.")
-    epochs: float | None = flag(None, "[default: 1, or for 300 steps]", above=0, option="num_train_epochs")
-    batch_size: int = flag(64, "Sentences per step.", least=1, option="train_batch_size")
-    learning_rate: float = flag(1e-3, "Learning rate.", above=0, option="flow_learning_rate")
-    seed: int = flag(1234, "Seed of weights and order.", least=0, below=2**32)
-    dev_fraction: float = flag(0.05, "Share held out.", least=0, below=1)
+    epochs: float | None = flag(None, "[default: 1, or for 300 steps]", gt=0, option="num_train_epochs")
+    batch_size: int = flag(64, "Sentences per step.", ge=1, option="train_batch_size")
+    learning_rate: float = flag(1e-3, "Learning rate.", gt=0, option="flow_learning_rate")
+    seed: int = flag(1234, "Seed of weights and order.", ge=0, lt=2**32)
+    dev_fraction: float = flag(0.05, "Share held out.", ge=0, lt=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -330,10 +323,10 @@ class FitSettings(Settings):
 class PartSettings(Settings):
     """The settings of a folder of embeddings, the same for all parts."""
 
-    shard_rows: int = flag(PART, "Sentences in each file.", least=1)
+    shard_rows: int = flag(PART, "Sentences in each file.", ge=1)
     precision: str = flag("float32", "Stored type.", choices=("float32", "float16"))
     normalize_embeddings: bool = flag(False, "Scale every embedding to norm 1.", option="normalize")
-    batch_size: int | None = flag(None, "Sentences per step.  [default: the fastest]", least=1)
+    batch_size: int | None = flag(None, "Sentences per step.  [default: the fastest]", ge=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -344,15 +337,15 @@ class PretrainSettings(Settings):
     as AdamW's at the same rate.
     """
 
-    steps: int = flag(1000, "Steps; the learning rate decays to 0.", least=1)
-    train_batch_size: int = flag(64, "Sentences per step.", least=1)
-    learning_rate: float = flag(2e-4, "Peak learning rate.", above=0)
-    num_warmup_steps: int = flag(100, "Steps of linear warm-up.", least=0)
-    max_seq_length: int = flag(64, "Word pieces; longer sentences are split.", least=3)
-    masked_lm_prob: float = flag(0.15, "Share of the word pieces to predict.", least=0.001, below=1)
-    dev_fraction: float = flag(0.01, "Share of sentences to hold out, at most 1000.", least=0, below=1)
-    save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", least=1)
-    seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
+    steps: int = flag(1000, "Steps; the learning rate decays to 0.", ge=1)
+    train_batch_size: int = flag(64, "Sentences per step.", ge=1)
+    learning_rate: float = flag(2e-4, "Peak learning rate.", gt=0)
+    num_warmup_steps: int = flag(100, "Steps of linear warm-up.", ge=0)
+    max_seq_length: int = flag(64, "Word pieces; longer sentences are split.", ge=3)
+    masked_lm_prob: float = flag(0.15, "Share of the word pieces to predict.", ge=0.001, lt=1)
+    dev_fraction: float = flag(0.01, "Share of sentences to hold out, at most 1000.", ge=0, lt=1)
+    save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", ge=1)
+    seed: int = flag(1234, "Seed of everything random.", ge=0, lt=2**32)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -374,7 +367,7 @@ def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
 def suggesting_arguments(function: Function) -> Function:
     """Raise `ArgumentError` with a suggestion for an unknown argument."""
     known = inspect.signature(function).parameters
-    options = {flag.metadata["option"]: flag.name for flag in flags_of(FitSettings) if "option" in flag.metadata}
+    options = {flag.metadata["option"]: flag.name for flag in flags_of(FitSettings)}
 
     @functools.wraps(function)
     def checked(*arguments: Any, **given: Any) -> Any:

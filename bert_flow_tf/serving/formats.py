@@ -39,10 +39,10 @@ class ExportSettings(Settings):
     """The settings of an export."""
 
     format: str = flag(SAVEDMODEL, "Format of the export.", choices=tuple(EXPORT_FORMATS))
-    version: int | None = flag(None, "Version of a SavedModel.  [default: the next one]", least=1, below=2**63)
+    version: int | None = flag(None, "Version of a SavedModel.  [default: the next one]", ge=1, le=2**63 - 1)
     normalize: bool = flag(False, "Scale every embedding to norm 1.")
     low_dim: int | None = flag(None, "Average channels to N.  [default: the run's]")
-    max_seq_length: int | None = flag(None, "Word pieces per sentence.  [default: the run's]", least=3)
+    max_seq_length: int | None = flag(None, "Word pieces per sentence.  [default: the run's]", ge=3)
     dtype: str = flag(DTYPES[0], "Type of a SavedModel's matrices.", choices=DTYPES)
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """A run of `run_siamese`: its folder, settings, model and results."""
 
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,16 +25,8 @@ from bert_flow_tf.runs.record import CONFIG_FILE, Flow, Model, RunConfig, Traini
 from bert_flow_tf.runs.settings import RunSettings
 from bert_flow_tf.training import pairs
 from bert_flow_tf.training.devices import Workers, configure_devices
-from bert_flow_tf.training.scoring import Scorer, evaluate, prediction_lines
+from bert_flow_tf.training.scoring import Trained, evaluate, prediction_lines
 from bert_flow_tf.training.train import Stages, Trainer, compiled_model, new_batches
-
-
-class Trained(NamedTuple):
-    """A trained or loaded model, its record and training steps."""
-
-    scorer: Scorer
-    record: Model
-    step: int
 
 
 class Run:
@@ -72,35 +64,40 @@ class Run:
           LostWorker: another worker has ended.
           KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
         """
-        settings, training, stages = self.settings, self.settings.training, Stages()
-        size = training.train_batch_size
         with self.workers.noticing_loss():
-            source = resolve_encoder(**settings.model.encoder_arguments)
-            tokenizer, sizes = (
-                Tokenizer.from_source(source),
-                (settings.model.max_seq_length, settings.losses.num_examples),
-            )
-            found, count = pairs.read_training_data(settings.data, tokenizer, *sizes, training.seed)
-            config, total = self.config(source, count, pairs.fingerprint(found)), training.total_steps(count)
-            resumed = self.workers.is_chief and self.check(config)
-            with self.workers.strategy.scope():
-                model = compiled_model(source, config, settings.model.init_checkpoint, settings.losses, training, total)
-            if self.workers.is_chief and not resumed:
-                start_run(self.folder, config, settings.overwrite)
-            trainer = Trainer(self.folder, config, model, training, self.workers)
-            stages.end("load")
-            scorer = self._scorer(model, None if config.encoder_trained else settings.model.cached_dir or self.folder)
-            if not trainer.is_finished():
-                cache_dir = settings.model.cached_dir or self.folder
-                batches = new_batches(model, tokenizer, found, settings.model, training, cache_dir)
-                if training.cache_embeddings:
-                    stages.end("embed")
-                trainer.begin(batches)
-                logging.info("***** Running training *****\n  %d examples, %d steps of %d", count, total, size)
-                trainer.fit(total, max(1, count // size), lambda: self.dev_score(scorer))
-                stages.end("train")
-                trainer.finish(stages)
-        return Trained(scorer, trainer.record, trainer.step)
+            return self._train(Stages())
+
+    def _train(self, stages: Stages) -> Trained:
+        settings, training, is_chief = self.settings, self.settings.training, self.workers.is_chief
+        source = resolve_encoder(**settings.model.encoder_arguments)
+        tokenizer, length, labelled = (
+            Tokenizer.from_source(source),
+            settings.model.max_seq_length,
+            settings.losses.num_examples,
+        )
+        found, count = pairs.read_training_data(settings.data, tokenizer, length, labelled, training.seed)
+        config, total = self.config(source, count, pairs.fingerprint(found)), training.total_steps(count)
+        resumed = is_chief and self.check(config)
+        with self.workers.strategy.scope():
+            model = compiled_model(source, config, settings.model.init_checkpoint, settings.losses, training, total)
+        if is_chief and not resumed:
+            start_run(self.folder, config, settings.overwrite)
+        trainer, cache_dir = (
+            Trainer(self.folder, config, model, training, self.workers),
+            settings.model.cached_dir or self.folder,
+        )
+        stages.end("load")
+        trained = self._trained(model, trainer.record, trainer.step, None if config.encoder_trained else cache_dir)
+        if not trainer.is_finished():
+            batches = new_batches(model, tokenizer, found, settings.model, training, cache_dir)
+            if training.cache_embeddings:
+                stages.end("embed")
+            trainer.begin(batches)
+            logging.info("***** Running training *****\n  %d examples, %d steps", count, total)
+            trainer.fit(total, max(1, count // training.train_batch_size), lambda: self.dev_score(trained))
+            stages.end("train")
+            trainer.finish(stages)
+        return trained._replace(record=trainer.record, step=trainer.step)
 
     def load(self, checkpoint_name: str | None = None) -> Trained:
         """Load a checkpoint, by default the latest, or an untrained encoder.
@@ -124,14 +121,12 @@ class Run:
         strategy = self.workers.strategy if self.workers.cluster.count == 1 else tf.distribute.get_strategy()
         with strategy.scope():
             model = self._restored_model(source, config, checkpoint)
-        scorer = self._scorer(model, None if config.encoder_trained else self.settings.model.cached_dir)
-        if checkpoint is None:
-            return Trained(scorer, config.model, 0)
-        return Trained(scorer, model_at(config, checkpoint), run_step(checkpoint))
+        record, step = (model_at(config, checkpoint), run_step(checkpoint)) if checkpoint else (config.model, 0)
+        return self._trained(model, record, step, None if config.encoder_trained else self.settings.model.cached_dir)
 
     def evaluate(self, trained: Trained) -> None:
         """Evaluate on dev and write `eval_results.txt`, one `name = value` per line."""
-        results = self.evaluated(trained.scorer) | {"global_step": trained.step}
+        results = self.evaluated(trained) | {"global_step": trained.step}
         text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
         logging.info("***** Eval results *****\n%s", text)
         write_result(self.folder / DEV_RESULTS_FILE, text, self.settings.overwrite)
@@ -143,16 +138,16 @@ class Run:
             trained = self.load(scoring.eval_checkpoint_name)
         splits = scoring.prediction_splits
         examples = concatenate([read_split(task, self.settings.data.data_dir, split) for split in splits])
-        lines = prediction_lines(trained.scorer.outputs(examples, task), scoring.predict_pool)
+        lines = prediction_lines(trained.outputs(examples, task), scoring.predict_pool)
         made, count = made_by("run_siamese"), len(examples)
         record = Predictions(made_by=made, model=trained.record, task=task.name, splits=list(splits), pairs=count)
         path = self.folder / scoring.prediction_file
         write_result(path, "".join(f"{line}\n" for line in lines), self.settings.overwrite, record)
         logging.info("%d pairs to %s", len(lines), path)
 
-    def dev_score(self, scorer: Scorer) -> float:
+    def dev_score(self, trained: Trained) -> float:
         """Return the score on dev by which `--early_stopping` decides."""
-        return float(self.evaluated(scorer)["eval_pearsonr" if self.task.is_regression else "eval_accuracy"])
+        return float(self.evaluated(trained)["eval_pearsonr" if self.task.is_regression else "eval_accuracy"])
 
     def config(self, source: EncoderSource, pairs: int | None = None, data: str | None = None) -> RunConfig:
         """Return the run's `config.json`.
@@ -201,13 +196,13 @@ class Run:
     def _num_labels(self) -> int | None:
         return None if self.task.is_regression else len(self.task.label_names)
 
-    def _scorer(self, model: SiameseBertFlow, cache_dir: AnyPath | None) -> Scorer:
-        return Scorer(model, self.settings.model.max_seq_length, self.settings.model.pad_to_max_seq_length, cache_dir)
+    def _trained(self, model: SiameseBertFlow, record: Model, step: int, cache_dir: AnyPath | None) -> Trained:
+        settings = self.settings.model
+        return Trained(model, record, step, settings.max_seq_length, settings.pad_to_max_seq_length, cache_dir)
 
-    def evaluated(self, scorer: Scorer) -> dict[str, np.float32]:
-        return evaluate(
-            scorer, self.task, read_split(self.task, self.settings.data.data_dir, "dev"), self.settings.scoring
-        )
+    def evaluated(self, trained: Trained) -> dict[str, np.float32]:
+        dev = read_split(self.task, self.settings.data.data_dir, "dev")
+        return evaluate(trained, self.task, dev, self.settings.scoring)
 
     def _untrained_encoder(self) -> EncoderSource:
         if self._folder and (checkpoints := sorted(self._folder.glob("*.index"))):
@@ -229,10 +224,9 @@ class Run:
         if checkpoint is not None:
             build.restore(build.checkpoint_parts(model, config.encoder_trained), checkpoint)
             logging.info("Restored %s", checkpoint)
-        elif (
-            "flow" not in build.load_init_checkpoint(model, self.settings.model.init_checkpoint)
-            and model.flow is not None
-        ):
+            return model
+        loaded = build.load_init_checkpoint(model, self.settings.model.init_checkpoint)
+        if model.flow is not None and "flow" not in loaded:
             logging.warning("%s has no checkpoint: its flow is untrained", self._folder or "the command")
         return model
 
@@ -240,10 +234,8 @@ class Run:
         """Raise `UserError` if the run has another model than the settings describe."""
         model, settings = config.model, self.settings.model
         # No number below 1 reduces the dimension.
-        found: dict[str, Any] = {
-            "low_dim": max(model.low_dim, 0),
-            "flow_model_config": model.flow.config if model.flow else None,
-        }
+        found: dict[str, Any] = {"low_dim": max(model.low_dim, 0)}
+        found |= {"flow_model_config": model.flow.config if model.flow else None}
         found |= {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length}
         given = {name: getattr(settings, name) for name in found}
         given |= {"low_dim": max(settings.low_dim, 0), "flow_model_config": settings.flow_config}

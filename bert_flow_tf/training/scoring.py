@@ -15,16 +15,22 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.evaluation import protocols
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.runs.record import Model
 from bert_flow_tf.runs.settings import ScoringSettings
 from bert_flow_tf.training.pairs import scaled_labels, tokenize_pairs
 
 _PAIRS_PER_BATCH = 1024
 
 
-class Scorer(NamedTuple):
-    """Compute a model's outputs for pairs; cache a frozen encoder's embeddings."""
+class Trained(NamedTuple):
+    """A trained or loaded model, which computes outputs for pairs.
+
+    A frozen encoder's embeddings are cached in `cache_dir`, if it is given.
+    """
 
     model: SiameseBertFlow
+    record: Model
+    step: int
     max_seq_length: int
     pad_to_max: bool = False
     cache_dir: AnyPath | None = None
@@ -47,9 +53,9 @@ class Scorer(NamedTuple):
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def evaluate(scorer: Scorer, task: Task, examples: Examples, settings: ScoringSettings) -> dict[str, np.float32]:
+def evaluate(trained: Trained, task: Task, examples: Examples, settings: ScoringSettings) -> dict[str, np.float32]:
     """Return the original's metrics of a model on examples."""
-    outputs, labels = scorer.outputs(examples, task), scaled_labels(examples, task)
+    outputs, labels = trained.outputs(examples, task), scaled_labels(examples, task)
     loss = outputs["example_loss"]
     results = {"eval_loss": np.mean(loss)}
     if task.is_regression:

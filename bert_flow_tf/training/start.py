@@ -16,7 +16,7 @@ from bert_flow_tf.runs.folder import locked_run
 from bert_flow_tf.runs.settings import RunSettings
 
 if TYPE_CHECKING:
-    from bert_flow_tf.training.run import Trained
+    from bert_flow_tf.training.scoring import Trained
 
 
 def check(settings: RunSettings) -> None:

@@ -190,7 +190,7 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
         (partial(model.fit, SENTENCES, batch_size=2, seed=-1), "seed: found -1"),
         (partial(model.fit, SENTENCES, batch_size=2, dev_fraction=1), "dev_fraction: found 1"),
         (partial(model.fit, SENTENCES, num_train_epochs=2), "num_train_epochs: found an argument", "epochs?"),
-        (partial(model.fit, SENTENCES, batch_size="2"), "batch_size: found 2, expected a value of type int"),
+        (partial(model.fit, SENTENCES, batch_size="2"), "batch_size: found 2, expected `int`, got `str`"),
         *(
             (partial(model.fit, SENTENCES, pairs=x), "expected (first sentences, second")
             for x in ("x.tsv", [("a", "b", 1)])

@@ -37,7 +37,7 @@ def test_the_settings_name_run_and_predictions(changes, path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_seq_length": 2}, "--max_seq_length: found 2, expected at least 3"),
+        ({"max_seq_length": 2}, "--max_seq_length: found 2, expected `int` >= 3"),
         ({"learning_rate": float("nan")}, "--learning_rate: found nan, expected a finite number"),
         ({"seed": 2**32}, "--seed: found 4294967296"),
         ({"warmup_proportion": 1.0}, "--warmup_proportion: found 1.0"),

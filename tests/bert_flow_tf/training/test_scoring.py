@@ -10,7 +10,7 @@ from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.model.build import build_model
 from bert_flow_tf.runs.settings import RunSettings
 from bert_flow_tf.training import scoring
-from bert_flow_tf.training.run import Run, Trained
+from bert_flow_tf.training.run import Run
 from bert_flow_tf.training.start import check
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
@@ -32,7 +32,7 @@ def make_run(tiny_source, tmp_path_factory):
         key = (config.model.low_dim, config.num_labels, config.model.flow is None)
         if key not in models:
             models[key] = build_model(tiny_source, config.model, num_labels=config.num_labels)
-        return run, Trained(scoring.Scorer(models[key], 12), config.model, 12)
+        return run, scoring.Trained(models[key], config.model, 12, 12)
 
     return make
 
@@ -70,7 +70,7 @@ def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monk
     values = {"cos_similarity": [third, 0, third / 2], "embedding_a": [[third, -2]] * 3, "embedding_b": [[tiny, 0]] * 3}
     values |= {"example_loss": [third, tiny, 0.5], "flow_example_loss": [1.5, -1, 1e6]}
     outputs = {name: np.array(rows, np.float32) for name, rows in values.items()}
-    monkeypatch.setattr(scoring.Scorer, "outputs", lambda *_: outputs)
+    monkeypatch.setattr(scoring.Trained, "outputs", lambda *_: outputs)
     for pooled in (False, True):
         changes = {"data_dir": str(tmp_path), "do_predict_on_dev": True, "predict_pool": pooled, "eval_batch_size": 2}
         run, trained = make_run(tmp_path, **changes)
@@ -86,13 +86,13 @@ def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monk
 
 
 def test_evaluation_has_scaled_labels_and_both_sentences_bits(make_run, tmp_path):
-    run, (scorer, *_) = make_run(tmp_path, flow=1, flow_model_config=small_runs.small_flow_file(tmp_path))
+    run, scorer = make_run(tmp_path, flow=1, flow_model_config=small_runs.small_flow_file(tmp_path))
     found, examples = run.evaluated(scorer), read_split(STSB, run.settings.data.data_dir, "dev")
     gold = examples.labels / 5
     cosines = scorer.outputs(examples, STSB)["cos_similarity"]
     assert found["eval_pearsonr"] == pytest.approx(stats.pearsonr(cosines, gold).statistic, abs=1e-5)
     assert found["eval_loss"] == pytest.approx(((cosines - gold) ** 2).mean(), abs=1e-5)
-    u = make_run(tmp_path)[1].scorer.outputs(examples, STSB)
+    u = make_run(tmp_path)[1].outputs(examples, STSB)
     bits = scorer.model.flow.bits_per_dim(u["embedding_a"]) + scorer.model.flow.bits_per_dim(u["embedding_b"])
     assert found["eval_loss_flow"] == pytest.approx(np.mean(bits), rel=1e-5)
 
@@ -100,7 +100,7 @@ def test_evaluation_has_scaled_labels_and_both_sentences_bits(make_run, tmp_path
 def test_evaluation_of_classes_is_their_accuracy(make_run, tmp_path):
     task = get_task("mnli")
     data = small_runs.write_mnli(tmp_path / "mnli")
-    run, (scorer, *_) = make_run(tmp_path, task=task, data_dir=str(data))
+    run, scorer = make_run(tmp_path, task=task, data_dir=str(data))
     # The further apart a pair is, the more it is of the last class. The last has four pairs, the first has one.
     weights = np.zeros(scorer.model.output_weights.shape, np.float32)
     weights[:, 64:] = np.array([[-1.0], [0.0], [1.0]])
@@ -122,7 +122,7 @@ def test_auc_flag_adds_the_area_under_the_curve(make_run, tmp_path):
     pairs = small_runs.random_pairs(8, small_runs.TINY_WORDS, 3)
     rows = [["1" if share > 0.5 else "0", "1", "2", a, b] for a, b, share in pairs]
     small_runs.write_tsv(tmp_path / "dev.tsv", [header, *rows])
-    run, (scorer, *_) = make_run(tmp_path, task=task, data_dir=str(tmp_path), auc=True)
+    run, scorer = make_run(tmp_path, task=task, data_dir=str(tmp_path), auc=True)
     cosines = scorer.outputs(read_split(task, tmp_path, "dev"), task)["cos_similarity"]
     is_one = np.array([row[0] == "1" for row in rows])
     ranked = np.mean(cosines[is_one, np.newaxis] > cosines[~is_one])
@@ -131,7 +131,7 @@ def test_auc_flag_adds_the_area_under_the_curve(make_run, tmp_path):
 
 def test_a_correlation_without_labels_is_no_number(make_run, tmp_path):
     small_runs.write_tsv(tmp_path / "full.txt", [["w1 w2", "w1"], ["w3", "w4"]])
-    run, (scorer, *_) = make_run(tmp_path, task=get_task("sts-12"), data_dir=str(tmp_path))
+    run, scorer = make_run(tmp_path, task=get_task("sts-12"), data_dir=str(tmp_path))
     assert np.isnan(run.evaluated(scorer)["eval_pearsonr"])
 
 

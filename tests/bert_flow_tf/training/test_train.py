@@ -27,9 +27,9 @@ def train(values, evaluate=None, **changes):
     """Settings, model and steps of a run trained in this process."""
     settings = RunSettings.of(**values | changes)
     run = Run(settings.output_dir, settings)
-    run.dev_score = lambda scorer: evaluate(scorer.model)
+    run.dev_score = lambda trained: evaluate(trained.model)
     trained = run.train()
-    return settings, trained.scorer.model, trained.step
+    return settings, trained.model, trained.step
 
 
 @pytest.fixture(scope="module")
