@@ -25,7 +25,7 @@ from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
 from bert_flow_tf.encoder.pooling import pooling_name  # noqa: E402
 from bert_flow_tf.files.atomic import output_file  # noqa: E402
 from bert_flow_tf.files.json_files import write_json  # noqa: E402
-from bert_flow_tf.report.tables import scores_table  # noqa: E402
+from bert_flow_tf.results.tables import scores_table  # noqa: E402
 from bert_flow_tf.runs.folder import EVALUATION_FILE  # noqa: E402
 from bert_flow_tf.runs.record import made_by  # noqa: E402
 from bert_flow_tf.runs.settings import Settings  # noqa: E402

@@ -15,8 +15,8 @@ from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.report.tables import TABLES, encoder_in_words, model_in_words
 from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, kind_of
+from bert_flow_tf.results.tables import TABLES, encoder_in_words, model_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

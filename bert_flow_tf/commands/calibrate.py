@@ -49,8 +49,8 @@ def calibrate(
     loaded = model.load()
     matrix = loaded.encode_pooled(sentences)
     from bert_flow_tf.evaluation import compare
-    from bert_flow_tf.report.tables import calibration_table
     from bert_flow_tf.results.records import Calibrations
+    from bert_flow_tf.results.tables import calibration_table
 
     if dropout:
         fit_sentences = sentences if given["fit_on"] == "all" else sentences[: 2 * len(train)]

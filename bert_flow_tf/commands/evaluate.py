@@ -9,7 +9,7 @@ import numpy as np
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import locked_file, new_result, write_results
 from bert_flow_tf.data.tasks import SPLITS
-from bert_flow_tf.report.tables import scores_table
+from bert_flow_tf.results.tables import scores_table
 from bert_flow_tf.runs.folder import EVALUATION_FILE, locked_run
 
 if TYPE_CHECKING:

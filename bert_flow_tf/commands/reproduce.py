@@ -10,7 +10,7 @@ from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_li
 from bert_flow_tf.commands.outputs import lock_output, new_result, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.paper.figures import PRESETS
+from bert_flow_tf.results.paper import PRESETS
 from bert_flow_tf.results.records import REPRODUCTION_FILE, Reproduction
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def reproduce(
     from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
     from bert_flow_tf.files.json_files import read_json
     from bert_flow_tf.recipe.run import read_environment, run_stages, seed_runs
-    from bert_flow_tf.report.tables import scores_table
+    from bert_flow_tf.results.tables import scores_table
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}

@@ -42,8 +42,8 @@ from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libr
 from bert_flow_tf.evaluation.predicted import score_prediction_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import check_local
-from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results import records
+from bert_flow_tf.results.paper import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 from bert_flow_tf.runs.record import BERT_NAMES, made_by

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.paper.figures import Published, is_whole, published_figures
+from bert_flow_tf.results.paper import Published, is_whole, published_figures
 from bert_flow_tf.results.records import Agreement, Metric, Reproduction, Scores, TaskScores, summarize
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.runs.record import Model, Result

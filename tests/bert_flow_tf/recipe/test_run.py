@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from bert_flow_tf.paper.figures import PRESETS
 from bert_flow_tf.recipe.run import Outcome, Stage, main, read_environment, recipe_stages, run_stages, table
+from bert_flow_tf.results.paper import PRESETS
 from bert_flow_tf.results.records import Scores, TaskScores
 from bert_flow_tf.sample_data import sample_glue_dir
 from tests.bert_flow_tf import records

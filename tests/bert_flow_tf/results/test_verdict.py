@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.paper.figures import Published
+from bert_flow_tf.results.paper import Published
 from bert_flow_tf.results.records import Checked, Verification
 from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.verdict import Claim, verdict

@@ -52,8 +52,8 @@ class Published(NamedTuple):
 
 @functools.cache
 def paper_tables() -> dict:
-    """Return the figures of `figures.json`; do not change the dict."""
-    return json.loads(importlib.resources.files("bert_flow_tf.paper").joinpath("figures.json").read_text("utf-8"))
+    """Return the figures of `paper.json`; do not change the dict."""
+    return json.loads(importlib.resources.files("bert_flow_tf.results").joinpath("paper.json").read_text("utf-8"))
 
 
 def published_figures(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published:

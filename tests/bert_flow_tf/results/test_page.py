@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from bert_flow_tf.report import tables
-from bert_flow_tf.report.page import read_curves, write_report
+from bert_flow_tf.results import tables
+from bert_flow_tf.results.page import read_curves, write_report
 from bert_flow_tf.results.rows import score_rows
 from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.results.table import WHY_FLOW

@@ -11,7 +11,7 @@ import jinja2
 from bert_flow_tf.evaluation import plots
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.reading import read_text
-from bert_flow_tf.report import tables
+from bert_flow_tf.results import tables
 from bert_flow_tf.results.records import Agreement, Calibrations, IsotropyResults, Lexical, Verification, Words
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.sources import Source
@@ -49,7 +49,7 @@ def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> No
     Raises:
       UserError: the folder is not writable, or a file beside a result is unreadable.
     """
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("bert_flow_tf.report", ""), autoescape=True)
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("bert_flow_tf.results", ""), autoescape=True)
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
     shown = [section for section in _sections(sources) if section["tables"]]
     page = environment.get_template("page.html.j2").render(title=title, sections=shown)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.files.reading import read_text
-from bert_flow_tf.paper.figures import fine_tuning_of, is_whole, paper_tables, table5
+from bert_flow_tf.results.paper import fine_tuning_of, is_whole, paper_tables, table5
 from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Words, summarize
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.sources import Source

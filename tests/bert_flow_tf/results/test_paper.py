@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from bert_flow_tf.paper.figures import fine_tuning_of, paper_tables, published_figures, table5
+from bert_flow_tf.results.paper import fine_tuning_of, paper_tables, published_figures, table5
 from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf.records import encoder, flow
 
