@@ -20,8 +20,8 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.compare import check_method
 from bert_flow_tf.evaluation.isotropy import change_by
+from bert_flow_tf.evaluation.methods import check_method
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.evaluation.witness import check_pairs, judge, witness
 from bert_flow_tf.files.reading import update_with_arrays

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
-from bert_flow_tf.commands.outputs import lock_output, new_result, write_results
+from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.results.paper import PRESETS
 from bert_flow_tf.results.records import REPRODUCTION_FILE, Reproduction
+from bert_flow_tf.runs.record import made_by
 
 if TYPE_CHECKING:
     from bert_flow_tf.recipe.run import Stage
@@ -103,7 +104,13 @@ def reproduce(
         name: {row: seed_runs(outcomes[stage] for stage in row_stages) for row, row_stages in rows.items()}
         for name, rows in scored.items()
     }
-    about = {"encoder": recipe.encoder_name, "encoder_flags": flags, "with_nli": nli, "seeds": sorted(seeds)}
-    record = new_result(Reproduction, "reproduce", **about, tasks=results)
+    record = Reproduction(
+        made_by=made_by("bert-flow reproduce"),
+        encoder=recipe.encoder_name,
+        encoder_flags=flags,
+        with_nli=nli,
+        seeds=sorted(seeds),
+        tasks=results,
+    )
     click.echo(f"\n{scores_table(record).to_text()}")
     write_results(path, record)

@@ -17,7 +17,7 @@ from absl import logging
 import bert_flow_tf
 from bert_flow_tf.commands.outputs import locked_file, locked_folder, write_results
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.results.sources import find_sources
+from bert_flow_tf.results.records import find_sources
 
 if TYPE_CHECKING:
     from bert_flow_tf.results.records import Verification

@@ -11,8 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.evaluation.compare import TUNED, check_name
+from bert_flow_tf.evaluation.methods import check_method
 from glow.embeddings import negligible_channels, negligible_deviation
 
 
@@ -87,9 +86,8 @@ def calibration(name: str) -> BaseEstimator:
     Raises:
       ArgumentError: the name is unknown, or lacks K, which only `compare_calibrations` chooses.
     """
-    check_name(name)
-    if name in TUNED:
-        raise ArgumentError(f"name: found {name!r} without K, expected {name}-K")
+    if name != "none":
+        check_method(name)
     kind, _, number = name.partition("-")
     if kind == "whitening":
         return Whitening(int(number) if number else None)

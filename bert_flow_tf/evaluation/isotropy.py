@@ -108,11 +108,6 @@ def change_by(flow: "Glow | AffineMap", embeddings: np.ndarray) -> Change:
 
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
     x = np.asarray(embeddings, np.float64)
-    if x.ndim != 2 or len(x) < 2:
-        raise UserError(f"embeddings: found shape {x.shape}, expected [n, D] with n of 2 or more")
-    invalid = np.flatnonzero(~(np.isfinite(x).all(axis=1) & x.any(axis=1)))
-    if invalid.size:
-        raise UserError(f"embedding {invalid[0] + 1} of {len(x)} is zero or not finite")
-    if not np.any(x != x[0]):
-        raise UserError(f"all {len(x)} embeddings are the same, expected different sentences")
+    if len(x) < 2 or not (np.isfinite(x).all() and x.any(axis=1).all() and np.any(x != x[0])):
+        raise UserError(f"embeddings {list(x.shape)}: expected 2 or more, finite, not zero, not all the same")
     return x

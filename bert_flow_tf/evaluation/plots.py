@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_flow_tf.evaluation.isotropy import Isotropy
-from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
+from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE, Correlations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,11 +26,11 @@ _STYLE |= {"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.
 
 
 def lexical_figure(
-    distances: np.ndarray, similarities: Mapping[str, np.ndarray], correlations: Mapping[str, float], *, title: str = ""
+    distances: np.ndarray, similarities: Mapping[str, np.ndarray], correlations: Correlations, *, title: str = ""
 ) -> "Figure":
     """Draw edit distance over each similarity (Li et al. 2020, Figure 2).
 
-    `correlations` are Spearman's x100 with edit distance. Points are moved vertically so that fewer overlap.
+    Points are moved vertically so that fewer overlap.
     """
     spread = distances + np.random.default_rng(0).uniform(-0.35, 0.35, len(distances))
     close = np.asarray(distances) <= CLOSE_DISTANCE
@@ -43,7 +43,7 @@ def lexical_figure(
                 x, y = np.asarray(values)[chosen], spread[chosen]
                 panel.scatter(x, y, s=13, alpha=0.45, linewidths=0, rasterized=True, color=colour, label=label)
             panel.set_xlabel(name)
-            panel.set_title(f"Spearman × 100: {correlations[name]:.2f}".replace("-", "−"))
+            panel.set_title(f"Spearman × 100: {correlations.rows[name]['edit distance']:.2f}".replace("-", "−"))
         for panel in panels[2:]:
             panel.sharex(panels[1])
         panels[0].set(ylabel="Edit distance (words)", ylim=(-0.8, None))
@@ -130,11 +130,10 @@ def styled_figure(
         yield figure, list(figure.subplots(1, columns, sharey=sharey, squeeze=False)[0])
 
 
-def legend_below(figure: "Figure", panel: "Axes", *, columns: int | None = None) -> None:
+def legend_below(figure: "Figure", panel: "Axes") -> None:
     """Put a panel's legend below the figure."""
     handles, labels = panel.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=columns or len(once))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def svg_document(figure: "Figure") -> bytes:

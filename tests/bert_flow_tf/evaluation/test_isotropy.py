@@ -77,12 +77,12 @@ def test_a_change_is_of_the_embeddings_and_their_latents():
 
 
 def test_embeddings_without_an_answer_are_named():
-    for found, embeddings in {
-        "shape (1, 3)": np.ones((1, 3)),
-        "embedding 2 of 2": [[1.0, 0], [0, 0]],
-        "embedding 1 of 2": [[1.0, np.nan], [1, 0]],
-        "all 2 embeddings": [[1.0, 2], [1, 2]],
-    }.items():
+    for embeddings in (
+        np.ones((1, 3)),
+        [[1.0, 0], [0, 0]],
+        [[1.0, np.nan], [1, 0]],
+        [[1.0, 2], [1, 2]],
+    ):
         for measure in (isotropy.measure_isotropy, isotropy.gaussian_bits_per_dim):
-            with user_error(found):
+            with user_error(f"embeddings {list(np.shape(embeddings))}"):
                 measure(embeddings)

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.evaluation import isotropy, plots
-from bert_flow_tf.evaluation.lexical import BERT, GOLD
+from bert_flow_tf.evaluation.lexical import BERT, GOLD, Correlations
 
 
 def lexical_figure():
     rng = np.random.default_rng(0)
     distances = rng.integers(0, 20, 60)
     similarities = {GOLD: rng.uniform(0, 5, 60), BERT: rng.uniform(-1, 1, 60)}
-    return plots.lexical_figure(distances, similarities, {GOLD: -24.55, BERT: 3.0}), distances, similarities
+    rows = {GOLD: {"edit distance": -24.55}, BERT: {"edit distance": 3.0}}
+    found = Correlations(pairs=60, rows=rows, undefined=[])
+    return plots.lexical_figure(distances, similarities, found), distances, similarities
 
 
 def test_lexical_panels_hold_every_pair_once():
