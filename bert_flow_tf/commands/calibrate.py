@@ -59,7 +59,7 @@ def calibrate(
     sentences = [sentence for pair in pairs for sentence in pair]
     loaded = model.load()
     rows = loaded.encode_pooled(sentences)
-    from bert_flow_tf.evaluation.compare import Split, compare_calibrations
+    from bert_flow_tf.evaluation.calibration import Split, compare_calibrations
     from bert_flow_tf.results.records import Calibrations
     from bert_flow_tf.results.tables import calibration_table
     from glow.calibrator import FlowCalibrator

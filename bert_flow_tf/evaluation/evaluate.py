@@ -13,12 +13,11 @@ from absl import logging
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
-from sklearn.model_selection import BaseCrossValidator, GridSearchCV, PredefinedSplit, StratifiedKFold
+from sklearn.model_selection import BaseCrossValidator, GridSearchCV, PredefinedSplit, StratifiedKFold, cross_validate
 from sklearn.preprocessing import normalize
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.data.transfer_sets import Example, TransferTask
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import TaskScores, cosines, score_task
 
 SEED, FOLDS = 1111, 10
@@ -70,42 +69,37 @@ def score_transfer(
     The regularisation is chosen on `dev`, or by cross-validation on `train` if there is no `dev`. A task that has only
     the part `all` is scored by nested cross-validation. The solver is scikit-learn's with 100 iterations, as in
     SentEval. `pairs` counts the scored examples.
-
-    Raises:
-      UserError: a class has fewer examples than folds.
     """
     x = {name: _features(part, embeddings_of) for name, part in task.parts.items()}
     y = {name: np.array([example.label for example in part]) for name, part in task.parts.items()}
     scored = "all" if "all" in x else "test"
-    if "dev" not in x:
-        least = np.unique(y["all" if "all" in y else "train"], return_counts=True)[1].min()
-        if least < folds:
-            raise UserError(f"{task.source}: smallest class: found {least} examples, expected {folds} or more")
     split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         if scored == "all":
-            found = []
-            for train, test in split.split(x["all"], y["all"]):
-                dev, model = _search(x["all"][train], y["all"][train], _GRID, split)
-                model.fit(x["all"][train], y["all"][train])
-                found.append((dev, model.score(x["all"][test], y["all"][test])))
-            dev, accuracy = map(float, np.mean(found, axis=0))
+            found = cross_validate(_search(_GRID, split), x["all"], y["all"], cv=split, return_estimator=True)
+            searches, accuracy = found["estimator"], float(found["test_score"].mean())
         else:
             if "dev" in x:
-                both_x, both_y = (np.concatenate([parts["train"], parts["dev"]]) for parts in (x, y))
                 fold = PredefinedSplit(np.repeat([-1, 0], [len(y["train"]), len(y["dev"])]))
-                dev, model = _search(both_x, both_y, _GRID, fold)
+                both = (np.concatenate([parts["train"], parts["dev"]]) for parts in (x, y))
+                searches = [_search(_GRID, fold).fit(*both)]
             else:
-                dev, model = _search(x["train"], y["train"], _GRID_WITHOUT_DEV, split)
-            predicted = model.fit(x["train"], y["train"]).predict(x["test"])
+                searches = [_search(_GRID_WITHOUT_DEV, split).fit(x["train"], y["train"])]
+            classifier = LogisticRegression(**searches[0].best_params_, random_state=SEED)
+            predicted = classifier.fit(x["train"], y["train"]).predict(x["test"])
             accuracy = float(np.mean(predicted == y["test"]))
+    dev = float(np.mean([one.cv_results_["mean_test_score"][one.best_index_] for one in searches]))
     scores = {"accuracy": {"all": accuracy}, "dev_accuracy": {"all": dev}}
     if task.reports_f1:
         scores["f1"] = {"all": float(f1_score(y["test"], predicted))}
-    pairs = len(y[scored])
     return TaskScores(
-        title=task.title, metric="accuracy", split=scored, source=task.source, pairs=pairs, by_metric=scores
+        title=task.title,
+        metric="accuracy",
+        split=scored,
+        source=task.source,
+        pairs=len(y[scored]),
+        by_metric=scores,
     )
 
 
@@ -117,11 +111,11 @@ def _features(part: Sequence[Example], embeddings_of: Callable[[Sequence[str]], 
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
-def _search(
-    x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: BaseCrossValidator
-) -> tuple[float, LogisticRegression]:
-    """Return the best mean accuracy over folds, and a classifier with the first C that has it."""
-    search = GridSearchCV(LogisticRegression(random_state=SEED), {"C": grid}, cv=folds, refit=False).fit(x, y)
-    # SentEval rounds before it compares.
-    accuracies = np.round(search.cv_results_["mean_test_score"], 4)
-    return float(accuracies.max()), LogisticRegression(C=grid[accuracies.argmax()], random_state=SEED)
+def _search(grid: Sequence[float], folds: BaseCrossValidator) -> GridSearchCV:
+    """Return a search for the first C of the best mean accuracy over folds."""
+
+    def best(results: dict[str, np.ndarray]) -> int:
+        # SentEval rounds before it compares.
+        return int(np.round(results["mean_test_score"], 4).argmax())
+
+    return GridSearchCV(LogisticRegression(random_state=SEED), {"C": grid}, cv=folds, refit=best)

@@ -6,17 +6,12 @@ https://arxiv.org/abs/1702.01417, for the ratio of partition functions; Roy and 
 """
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
 from glow.embeddings import negligible_channels
-
-if TYPE_CHECKING:
-    from glow.affine import AffineMap
-    from glow.flow import Glow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +94,6 @@ class Change:
     def __str__(self) -> str:
         cosines = f"{self.before.mean_cosine:.3f} before, {self.after.mean_cosine:.3f} after"
         return f"{self.before.embeddings:,} held-out sentences: mean cosine of random pairs {cosines}"
-
-
-def change_by(flow: "Glow | AffineMap", embeddings: np.ndarray) -> Change:
-    """Return the `Change` of distinct sentences' embeddings by a flow."""
-    return Change(measure_isotropy(embeddings), measure_isotropy(flow.forward(embeddings).numpy()))
 
 
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:

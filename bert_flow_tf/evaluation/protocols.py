@@ -153,26 +153,21 @@ def score_predictions(
     """
     task = tasks.get_task(task)
     gold = tasks.gold_scores(task, glue_dir, split)
-    values = np.asarray(predictions, np.float64).reshape(-1)
-    if values.size != gold.size:
-        raise UserError(f"found {values.size} predictions, expected {gold.size}, one per pair of {task.name}, {split}")
-    scores = {"pearson": pearson(values, gold), "spearman": spearman(values, gold)}
-    return scores | ({"auc": auc(values, gold)} if task.metric == "auc" else {})
+    scores = {"pearson": pearson(predictions, gold), "spearman": spearman(predictions, gold)}
+    return scores | ({"auc": auc(predictions, gold)} if task.metric == "auc" else {})
 
 
 def score_prediction_file(task: SimilarityTask, path: str | os.PathLike) -> TaskScores:
-    """Return a task's scores from a file of cosines."""
-    cosines, sizes = read_predictions(path), [len(subset) for subset in task.subsets]
-    if len(cosines) != sum(sizes):
-        raise UserError(f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, one per pair of {task.name}")
-    return score_task(task, np.split(cosines, np.cumsum(sizes)[:-1]))
+    """Return a task's scores from a file of cosines, one per pair."""
+    ends = np.cumsum([len(subset) for subset in task.subsets])
+    return score_task(task, np.split(read_predictions(path), ends[:-1]))
 
 
 def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:
     predictions, gold = (np.asarray(values, np.float64).reshape(-1) for values in (predictions, gold))
-    if predictions.size != gold.size or gold.size < 2 or not np.isfinite([predictions, gold]).all():
-        found = f"{predictions.size} predictions for {gold.size} gold scores"
-        raise UserError(f"{found}, expected 2 or more of each, all of them finite")
+    if predictions.size != gold.size or gold.size < 2 or not np.isfinite(predictions + gold).all():
+        found = f"found {predictions.size} predictions, expected {gold.size}, as many as gold scores"
+        raise UserError(f"{found}, and 2 or more, all of them finite")
     for name, values in (("prediction", predictions), ("gold score", gold)):
         if correlation and np.ptp(values) == 0:
             raise UserError(f"{correlation} is undefined: all {values.size} {name}s are {values[0]:g}")

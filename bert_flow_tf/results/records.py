@@ -139,21 +139,13 @@ _KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
 
 
 def kind_of(path: pathlib.Path) -> type[Result] | None:
-    """Return the type of a result file, or None for other JSON.
-
-    Raises:
-      UserError: the file cannot be read, or is not JSON.
-    """
+    """Return the type of a result file, or None for other JSON."""
     values = read_json(path, object, expected="results of bert-flow", versioned=False)
     return _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
 
 
 def read_result(path: pathlib.Path) -> Result | None:
-    """Return the result in a JSON file, or None for other JSON.
-
-    Raises:
-      UserError: as `kind_of`, or the format version or a value is invalid.
-    """
+    """Return the result in a JSON file, or None for other JSON."""
     kind = kind_of(path)
     return read_json(path, kind, expected=f"results of bert-flow, {kind.__name__}") if kind else None
 

@@ -1,18 +1,15 @@
 """Tables of results for commands and reports."""
 
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
-from bert_flow_tf.files.reading import read_text
 from bert_flow_tf.results.paper import fine_tuning_of, is_whole, paper_tables, table5
 from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Source, Words, summarize
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
-from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Result, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
@@ -139,23 +136,16 @@ def sources_table(sources: Sequence[Source]) -> Table:
         encoder = getattr(model or result, "encoder", None)
         words = encoder_in_words(encoder) if isinstance(encoder, Encoder) else None
         embedding = f"{model.pooling}, {model.max_seq_length} word pieces" if model else None
-        learned: list[Entry] = [None] * 5
+        learned: list[Entry] = [None] * 4
         if isinstance(result, TrainingResults):
             training, stage = result.model.training, result.stages.get("train")
             if training is not None and training.task:
                 learned[:2] = [task_title(training.task), number(training.pairs, 0)]
-            learned[2:4] = [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
-            learned[4] = _evaluation(source.path.with_name(DEV_RESULTS_FILE))
+            learned[2:] = [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
         found = ", ".join(f"{name} {version}" for name, version in made_by.libraries.items())
         rows.append([source.label, made_by.command, words, embedding, *learned, found])
-    columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
+    columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds")
     return Table((*columns, "versions"), rows)
-
-
-def _evaluation(path: pathlib.Path) -> str:
-    """Return a run's metrics on dev, without those that are NaN."""
-    text = read_text(path, "an evaluation of run_siamese") if path.is_file() else ""
-    return ", ".join(re.findall(r"^eval_(\w+ = [-\d.e]+)$", text, re.MULTILINE))
 
 
 def model_in_words(model: Model) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_flow_tf.evaluation.compare import Split, compare_calibrations
+from bert_flow_tf.evaluation.calibration import Split, compare_calibrations
 from glow import FlowCalibrator
 from tests.refusals import user_error
 

@@ -8,7 +8,6 @@ import pytest
 
 from bert_flow_tf.data.transfer_sets import Example, TransferTask
 from bert_flow_tf.evaluation.evaluate import score_tasks, score_transfer
-from tests.refusals import user_error
 
 
 def drawn(rng, n, channels, classes, shift):
@@ -75,12 +74,3 @@ def test_features_of_a_pair_are_difference_and_product():
     pairs = TransferTask("senteval:x", "X", "folder", parts, reports_f1=True)
     found = score_transfer(pairs, lambda sentences: np.array([vectors[one] for one in sentences]), folds=5)
     assert found.by_protocol["all"] > 0.9 and 0.9 < found.by_metric["f1"]["all"] <= 1
-
-
-@pytest.mark.parametrize("folds", [3, 5])
-def test_a_class_that_is_too_small_for_the_folds_is_named(data, folds):
-    x = data[0][0][:30]
-    enough, few = ((x, np.arange(30) < size) for size in (folds, folds - 1))
-    assert score_transfer(*task(train=enough, test=enough), folds=folds).pairs == 30
-    with user_error(f"folder: smallest class: found {folds - 1} examples, expected {folds}"):
-        score_transfer(*task(train=few, test=few), folds=folds)

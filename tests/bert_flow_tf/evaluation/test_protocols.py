@@ -80,8 +80,8 @@ def test_undefined_scores_are_named_by_their_sub_set(metric, similarities, gold,
 
 def test_vectors_that_cannot_be_compared_are_named():
     for found, predictions, gold in (
-        ("3 predictions for 2 gold scores", [1, 2, 3], [0, 1]),
-        ("1 predictions for 1 gold scores", [1], [1]),
+        ("found 3 predictions, expected 2", [1, 2, 3], [0, 1]),
+        ("2 or more", [1], [1]),
         ("all of them finite", [1, np.nan], [0, 1]),
         ("all of them finite", [1, 2], [np.inf, 1]),
     ):

@@ -96,11 +96,9 @@ def test_isotropy_is_a_row_per_measure():
     assert table[-1] == "bits per dimension, diagonal Gaussian -1.2500 -"
 
 
-def test_undefined_measures_of_a_run_are_left_out(tmp_path):
-    run = written.write_run(tmp_path / "run")
-    (run / "eval_results.txt").write_text("eval_pearsonr = nan\neval_loss_flow = 1e-05\nloss = 2.0\n")
-    _, _, row = lines(tables.sources_table(find_sources([run])))
-    assert "cls, 64 word pieces STS-B 8,628 269 12.5 loss_flow = 1e-05 " in row
+def test_a_source_has_its_training_and_its_encoder(tmp_path):
+    _, _, row = lines(tables.sources_table(find_sources([written.write_run(tmp_path / "run")])))
+    assert "cls, 64 word pieces STS-B 8,628 269 12.5 " in row
     tuned = records.encoder("base", fine_tuning=Training(), fingerprint=records.DEMO)
     words = [tables.encoder_in_words(encoder) for encoder in (tuned, records.encoder(None))]
     assert words == ["base, fine-tuned: unknown (aaaaaaaa)", "encoder"]
