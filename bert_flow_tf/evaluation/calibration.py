@@ -1,6 +1,6 @@
-"""Calibrations of embeddings [n, D], as scikit-learn's transformers, and their comparison as in the paper's Table 5.
+"""Calibrations of embeddings [n, D], and their comparison as in Table 5.
 
-A deviation is *negligible* if it can be rounding alone, see `glow.embeddings`.
+They are scikit-learn's transformers. A deviation is *negligible* if it can be rounding alone, see `glow.embeddings`.
 """
 
 import copy

@@ -112,10 +112,10 @@ def _features(part: Sequence[Example], embeddings_of: Callable[[Sequence[str]], 
 
 
 def _search(grid: Sequence[float], folds: BaseCrossValidator) -> GridSearchCV:
-    """Return a search for the first C of the best mean accuracy over folds."""
+    """Return a search for the C of the best mean accuracy."""
 
     def best(results: dict[str, np.ndarray]) -> int:
-        # SentEval rounds before it compares.
+        # SentEval rounds before it compares, and takes the first of equals.
         return int(np.round(results["mean_test_score"], 4).argmax())
 
     return GridSearchCV(LogisticRegression(random_state=SEED), {"C": grid}, cv=folds, refit=best)

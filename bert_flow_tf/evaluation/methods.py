@@ -1,4 +1,4 @@
-"""Names of calibrations and their scores, without scikit-learn, which takes a second to load."""
+"""Names and scores of calibrations; this file loads no scikit-learn."""
 
 import re
 

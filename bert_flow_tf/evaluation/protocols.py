@@ -27,9 +27,9 @@ class SubsetScores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of a task by metric and protocol; a single set has only the protocol "all".
+    """Scores of a task by metric and protocol.
 
-    A classifier's regularisation was chosen for the best `dev_accuracy`.
+    A single set has only the protocol "all". A classifier's regularisation was chosen for the best `dev_accuracy`.
     """
 
     title: str  # the paper's name
@@ -146,7 +146,7 @@ def read_predictions(path: str | os.PathLike) -> np.ndarray:
 def score_predictions(
     predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
 ) -> dict[str, float]:
-    """Return "pearson", "spearman" and, for labels 0 and 1, "auc" of predictions [n].
+    """Return "pearson", "spearman" and, for labels, "auc" of predictions [n].
 
     Raises:
       UserError: gold scores are missing, the number of predictions differs, or a score is undefined.

@@ -4,7 +4,6 @@ import base64
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jinja2
 
@@ -17,7 +16,7 @@ from bert_flow_tf.results.verdict import verdict, verdict_table
 
 PAGE_FILE = "report.html"
 REPORT_FOLDER = FolderKind("a report", PAGE_FILE, (PAGE_FILE,))
-# A heading, the plot's file ("" without one) and a note introduce each kind of result.
+# Each kind of result has a heading, the file of its plot, if any, and a note.
 _ANALYSES = {
     Calibrations: ("Calibrations", "", "Table 5: BERT-base, mean of the last layer. k is chosen on dev."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
@@ -50,18 +49,15 @@ def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> No
         (folder / PAGE_FILE).write_text(page, encoding="utf-8")
 
 
-def _sections(sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
+def _sections(sources: Sequence[Source]) -> Iterator[dict[str, object]]:
     rows = score_rows(sources)
     claims = verdict([one.result for one in sources if isinstance(one.result, Verification)], rows)
     yield {"title": "Verdict", "tables": [verdict_table(claims)] if claims else []}
-    scores = [tables.rows_table(rows)] if rows else []
-    yield {"title": "Scores", "note": _COMPARED, "tables": scores}
+    yield {"title": "Scores", "note": _COMPARED, "tables": [tables.rows_table(rows)] if rows else []}
     for kind, (heading, plot, note) in _ANALYSES.items():
         found = [one for one in sources if isinstance(one.result, kind)]
         made = [(one.label, tables.TABLES[kind](one.result)) for one in found]
         titled = [dataclasses.replace(one, title=f"{label}: {one.title}".rstrip(": ")) for label, one in made]
-        drawn = [
-            (one.label, read_text(one.path.with_name(f"{plot}.svg"), "an analysis' plot")) for one in found if plot
-        ]
+        drawn = [(one.label, read_text(one.path.with_name(f"{plot}.svg"), "a plot")) for one in found if plot]
         yield {"title": heading, "note": note, "tables": titled, "plots": drawn}
     yield {"title": "Sources", "tables": [tables.sources_table(sources)]}

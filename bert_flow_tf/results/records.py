@@ -1,4 +1,4 @@
-"""The records of results, and their files; `kind` names the type of a record."""
+"""The records of results and their files; `kind` names a type."""
 
 import os
 import pathlib

@@ -1,12 +1,12 @@
 """Tables of results for commands and reports."""
 
 import pathlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
-from bert_flow_tf.results.paper import fine_tuning_of, is_whole, paper_tables, table5
+from bert_flow_tf.evaluation.words import NEIGHBORS
+from bert_flow_tf.results.paper import fine_tuning_of, is_whole, table1, table5, table6
 from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Source, Words, summarize
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
@@ -84,7 +84,7 @@ def lexical_table(result: Lexical) -> Table:
     """
     key = task_title(result.task), result.split
     on_paper = key == ("STS-B", "dev") and is_whole(*key, result.all_pairs.pairs)
-    paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
+    paper = table6() if on_paper else {}
     within, rows = f", edit distance ≤ {CLOSE_DISTANCE} ({result.close_pairs.pairs:,} pairs)", []
     for words, found, theirs in (("", result.all_pairs.rows, paper), (within, result.close_pairs.rows, {})):
         for name, row in found.items():
@@ -100,15 +100,13 @@ def lexical_table(result: Lexical) -> Table:
 
 def words_table(result: Words) -> Table:
     """Return a table of norms and neighbours, beside the paper's Table 1."""
-    bins, paper = result.bins, paper_tables()["table1_word_embeddings"]
+    bins, paper = result.bins, table1()
     rows: list[list[Entry]] = [["words", "here", *(number(one.words, 0) for one in bins)]]
-    measures = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]
-    for key, title in (("mean_knn_l2_distance", "NN ℓ2 distance"), ("mean_knn_dot_product", "NN dot product")):
-        for k in getattr(bins[0], key):
-            values = [getattr(one, key).get(k) for one in bins]
-            measures.append((f"mean {k}-{title}", values, paper[key].get(str(k), [None] * len(bins))))
-    for measure, ours, theirs in measures:
-        rows += [[measure, "here", *map(number, ours)], [measure, "Table 1", *map(number, theirs)]]
+    measures = {"mean ℓ2 norm": [one.mean_l2_norm for one in bins]}
+    measures |= {f"mean {k}-NN ℓ2 distance": [one.mean_knn_l2_distance[k] for one in bins] for k in NEIGHBORS}
+    measures |= {f"mean {k}-NN dot product": [one.mean_knn_dot_product[k] for one in bins] for k in NEIGHBORS}
+    for measure, ours in measures.items():
+        rows += [[measure, "here", *map(number, ours)], [measure, "Table 1", *map(number, paper[measure])]]
     return Table(("measure", "of", *(f"{one.first:,} to {one.stop - 1:,}" for one in bins)), rows)
 
 
@@ -123,8 +121,8 @@ def isotropy_table(result: IsotropyResults) -> Table:
     return Table(("measure", *measures), rows)
 
 
-TABLES: dict[type, Any] = {Calibrations: calibration_table, Lexical: lexical_table, Words: words_table}
-TABLES |= {IsotropyResults: isotropy_table}
+TABLES: dict[type, Callable[..., Table]] = {Calibrations: calibration_table, IsotropyResults: isotropy_table}
+TABLES |= {Lexical: lexical_table, Words: words_table}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:
