@@ -34,7 +34,7 @@ class ScoreRow:
     baseline: "ScoreRow | None" = None
 
     @property
-    def key(self) -> tuple:
+    def key(self) -> tuple[str, str, str, str | None, int]:
         """The pairs and the metric; rows of equal keys are comparable."""
         return self.task, self.split, self.metric, self.protocol, self.pairs
 
