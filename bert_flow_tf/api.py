@@ -20,8 +20,8 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.compare import check_method
-from bert_flow_tf.evaluation.isotropy import change_by
+from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
+from bert_flow_tf.evaluation.methods import check_method
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.evaluation.witness import check_pairs, judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
@@ -537,7 +537,8 @@ class BertFlow:
 
         judged = None if pairs is None else judge(self.encode_pooled, calibrate, *pairs)
         witnessed = witness(self.encode_pooled, calibrate, held_out, seed) if held_out else None
-        change = None if dev is None else change_by(flow, dev)
+        sides = None if dev is None else (dev, flow.forward(dev).numpy())
+        change = None if sides is None else Change(*map(measure_isotropy, sides))
         training = Training(settings={**sizes, **settings}, seed=seed)
         record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))
         self._set_model(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)

@@ -17,7 +17,6 @@ if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for arg
     # Clustering on CPUs must be enabled before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
 
-import msgspec  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
 from bert_flow_tf.commands.evaluate import read_tasks, scores_of  # noqa: E402
@@ -25,9 +24,8 @@ from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
 from bert_flow_tf.encoder.pooling import pooling_name  # noqa: E402
 from bert_flow_tf.files.atomic import output_file  # noqa: E402
 from bert_flow_tf.files.json_files import write_json  # noqa: E402
-from bert_flow_tf.report.tables import scores_table  # noqa: E402
+from bert_flow_tf.results.tables import scores_table  # noqa: E402
 from bert_flow_tf.runs.folder import EVALUATION_FILE  # noqa: E402
-from bert_flow_tf.runs.record import made_by  # noqa: E402
 from bert_flow_tf.runs.settings import Settings  # noqa: E402
 from bert_flow_tf.training.run import check, train_and_score  # noqa: E402
 
@@ -80,10 +78,10 @@ def _write_senteval(
 
     assert scorer.record is not None, "only a scorer of dev during training has no record"
     model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
-    results = scores_of(model, tasks, original_protocol)
+    results = scores_of("run_siamese", model, tasks, original_protocol)
     print(scores_table(results).to_text())
     if path:
-        write_json(path, msgspec.structs.replace(results, made_by=made_by("run_siamese")))
+        write_json(path, results)
 
 
 def _is_shown(record: python_logging.LogRecord) -> bool:

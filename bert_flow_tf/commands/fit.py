@@ -8,7 +8,7 @@ import click
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.compare import check_method
+from bert_flow_tf.evaluation.methods import check_method
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.model.saved_model import SAVED_MODEL

@@ -1,0 +1,48 @@
+"""Names and scores of calibrations; this file loads no scikit-learn."""
+
+import re
+
+import msgspec
+
+from bert_flow_tf.errors import ArgumentError, suggest
+from bert_flow_tf.runs.record import Count, Positive, Seconds
+
+TUNED = ("natsv", "sn+natsv")  # These choose k on dev.
+_LEARNED = re.compile(r"flow|sn|whitening|(natsv|sn\+natsv|whitening)-[1-9][0-9]*")
+
+
+class CalibrationScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of one calibration on test.
+
+    Attributes:
+      by_metric: scores; for the flow, means over its seeds.
+      k, dev_by_k: for a tuned method, the chosen number of vectors, and every k's score on dev.
+      by_seed: for the flow, the scores of each seed.
+      seconds: time to fit and score.
+    """
+
+    method: str
+    by_metric: dict[str, float]
+    k: Positive | None = None
+    dev_by_k: dict[int, float] = {}
+    by_seed: dict[Count, dict[str, float]] = {}
+    seconds: Seconds = 0.0
+
+
+def check_name(name: str) -> None:
+    """Raise `ArgumentError` for a calibration that cannot be compared."""
+    if not is_method(name) and name not in ("none", *TUNED):
+        known = ("none", "sn", *TUNED, "whitening", "flow")
+        expected = ", ".join((*known, "natsv-K", "sn+natsv-K", "whitening-D"))
+        raise ArgumentError(f"methods: unknown calibration {name!r}, expected some of {expected}{suggest(name, known)}")
+
+
+def is_method(name: str) -> bool:
+    """True for a calibration that `BertFlow.fit` can learn."""
+    return _LEARNED.fullmatch(name) is not None
+
+
+def check_method(method: str) -> None:
+    """Raise `ArgumentError` for a method that `BertFlow.fit` cannot learn."""
+    if not is_method(method):
+        raise ArgumentError(f"method: found {method!r}, expected flow, whitening[-D], sn, natsv-K or sn+natsv-K")
