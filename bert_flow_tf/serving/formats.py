@@ -1,10 +1,9 @@
 """Formats of exports and their options, without TensorFlow."""
 
-import importlib.util
 import os
 import pathlib
 
-from bert_flow_tf.errors import ArgumentError, UserError, pip_install, suggest
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed, suggest
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.serving import DTYPES
@@ -51,8 +50,8 @@ def export_path(
     if format not in EXPORT_FORMATS:
         expected = f"one of {', '.join(EXPORT_FORMATS)}{suggest(str(format), EXPORT_FORMATS)}"
         raise ArgumentError(f"format: found {format!r}, expected {expected}")
-    if format == ONNX and importlib.util.find_spec("tf2onnx") is None:
-        raise ArgumentError(f"format: tf2onnx is not installed: {pip_install(ONNX)}")
+    if format == ONNX:
+        check_installed("tf2onnx", ONNX, "format", ArgumentError)
     if dtype not in DTYPES:
         raise ArgumentError(f"dtype: found {dtype}, expected {' or '.join(DTYPES)}")
     path = pathlib.Path(out_dir).absolute()

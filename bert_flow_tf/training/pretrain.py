@@ -21,7 +21,7 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.encoder.weights import EncoderRecord
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json
@@ -64,6 +64,7 @@ def pretrain(
       UserError: see `check_run`; the text or a setting is invalid; a loss is not finite; the disk is full.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
+    check_installed("official", "models", "pretrain")
     settings.check()
     run_dir, stages = run_folder(out_dir), Stages()
     results_path = run_dir / TRAIN_RESULTS_FILE
