@@ -14,7 +14,7 @@ from collections.abc import Callable
 from benchmarks import peers
 from benchmarks.processes import Side
 from benchmarks.run import Options
-from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
+from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 LEARNING_RATE = 1e-3
@@ -74,4 +74,4 @@ def _run_pytorch(options: Options, weights: pathlib.Path, seed: int) -> dict:
 
 
 def _scored(options: Options, predictions: pathlib.Path) -> dict:
-    return {"spearman": score_predictions(read_predictions(predictions), "STS-B", options.glue_dir, "test").spearman}
+    return {"spearman": score_predictions(read_predictions(predictions), "STS-B", options.glue_dir, "test")["spearman"]}

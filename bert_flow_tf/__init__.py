@@ -9,7 +9,7 @@ documentation is the authors' TF1 code, <https://github.com/bohanli/BERT-flow>.
 import importlib
 from typing import Any
 
-from bert_flow_tf.errors import quiet_import
+from glow.quiet import quiet_import
 
 __version__ = "0.1.0"
 

@@ -21,7 +21,7 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.isotropy import change_by
+from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.evaluation.witness import judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
@@ -570,7 +570,8 @@ class BertFlow:
 
         judged = None if pairs is None else judge(self.encode_pooled, calibrate, *pairs)
         witnessed = witness(self.encode_pooled, calibrate, held_out, settings.seed) if held_out else None
-        change = None if dev is None else change_by(flow, dev)
+        sides = None if dev is None else (dev, flow.forward(dev).numpy())
+        change = None if sides is None else Change(*map(measure_isotropy, sides))
         about: dict[str, Setting] = {"sentences": rows, "held_out": len(held_out), "dtype": self.dtype}
         training = Training(settings=about | learned, seed=settings.seed)
         record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))

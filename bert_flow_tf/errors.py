@@ -5,14 +5,14 @@ import contextlib
 import difflib
 import errno
 import gc
+import importlib.util
 import logging
 import os
 import re
 import signal
 import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 # Show INFO records of these modules only; they report progress.
@@ -39,6 +39,12 @@ class ArgumentError(UserError):
 def pip_install(extra: str) -> str:
     """Return the command that installs an extra's libraries."""
     return f"pip install 'bert-flow-tf[{extra}]', or '.[{extra}]' in a clone"
+
+
+def check_installed(module: str, extra: str, name: str, error: type[UserError] = UserError) -> None:
+    """Raise an error, starting with `name`, unless an extra's module is installed."""
+    if importlib.util.find_spec(module) is None:
+        raise error(f"{name}: the extra {extra} is not installed: {pip_install(extra)}")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -102,25 +108,6 @@ def log_progress() -> None:
     handler = absl.logging.get_absl_handler()
     handler.filters = [lambda record: record.levelno >= logging.WARNING or record.module in _PROGRESS_MODULES]
     handler.setFormatter(logging.Formatter("%(message)s"))
-
-
-@contextlib.contextmanager
-def quiet_import() -> Iterator[None]:
-    """Hide stderr while TensorFlow loads; show it after an exception."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if sys.stderr is None:
-        yield
-        return
-    with warnings.catch_warnings(), tempfile.TemporaryFile() as hidden, open(os.dup(2), "wb", buffering=0) as stderr:
-        os.dup2(hidden.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            hidden.seek(0)
-            stderr.write(hidden.read())
-            raise
-        finally:
-            os.dup2(stderr.fileno(), 2)
 
 
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bert_flow_tf.data import tasks
 from bert_flow_tf.errors import UserError, exit_status
-from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
+from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
 
 _SPLITS = {"1": "test", "0": "dev", "-1": "train"}
 
@@ -32,7 +32,10 @@ def _run(arguments: Sequence[str] | None) -> None:
     if flags.is_test not in _SPLITS:
         raise UserError(f"--is_test: found {flags.is_test}, expected 1 (test), 0 (dev) or -1 (train)")
     split = "test" if task.name in _ALWAYS_TEST else _SPLITS[flags.is_test]
-    print(score_predictions(read_predictions(flags.pred_path), task, flags.glue_path, split))
+    scores = score_predictions(read_predictions(flags.pred_path), task, flags.glue_path, split)
+    print(f"Pearson: {scores['pearson']:f}, Spearman: {scores['spearman']:f}")
+    if "auc" in scores:
+        print(f"AUC: {scores['auc']:f}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,8 @@
 
 import importlib
 
+from glow.quiet import quiet_import
+
 # A name's module is imported at its first use, because TensorFlow takes seconds to load.
 _MODULES = {"FlowCalibrator": "calibrator", "Glow": "flow", "GlowConfig": "config"}
 __all__ = ["FlowCalibrator", "Glow", "GlowConfig"]
@@ -10,4 +12,5 @@ __all__ = ["FlowCalibrator", "Glow", "GlowConfig"]
 def __getattr__(name: str) -> type:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    with quiet_import():
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -10,18 +10,19 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
-from bert_flow_tf.commands.outputs import locked_folder, new_result
+from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.report.tables import TABLES, encoder_in_words, model_in_words
 from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, kind_of
+from bert_flow_tf.results.tables import TABLES, encoder_in_words, model_in_words
+from bert_flow_tf.runs.record import made_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    Analysis = tuple[str, Figure, dict[str, Any]]
+    Analysis = tuple[str, Figure, Lexical | Words | IsotropyResults]
 
 
 @click.group(epilog="\b\nbert-flow analyze isotropy --bert_hub demo --glue_dir glue_data --out isotropy")
@@ -45,8 +46,7 @@ def _analysis(
         @functools.wraps(function)
         def command(out: str, overwrite: bool, **options: Any) -> None:
             folder = locked_folder(out, folder_kind, overwrite=overwrite)
-            headline, figure, values = function(**options)
-            result = new_result(kind, f"analyze {name}", **values)
+            headline, figure, result = function(**options)
             from bert_flow_tf.evaluation.plots import write_figure
 
             click.echo(f"{headline}\n{TABLES[kind](result).to_text()}")
@@ -73,7 +73,7 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     pairs = read_scored_split(task, glue_dir, split, task.name)
     loaded = model.load()
     from bert_flow_tf.evaluation import plots
-    from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations
+    from bert_flow_tf.evaluation.lexical import BERT, CLOSE_DISTANCE, FLOW, GOLD, edit_distances, lexical_correlations
     from bert_flow_tf.evaluation.protocols import check_spread, cosines
     from bert_flow_tf.model.siamese import reduce_dimension
 
@@ -89,13 +89,20 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     if loaded.flow is not None:
         similarities[FLOW] = similarities_of(loaded.after_flow(u), "with flow")
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
-    correlations = lexical_correlations(distances, similarities)
-    source = f"{task.directory}, {split}"
-    distance_correlations = {name: row["edit distance"] for name, row in correlations["rows"].items()}
-    words = model_in_words(loaded.record)
-    figure = plots.lexical_figure(distances, similarities, distance_correlations, title=f"{words}; {source}")
-    values = {"model": loaded.record, "task": task.name, "split": split, **correlations}
-    return f"Spearman x100 on {source}: {len(pairs):,} pairs; {words}", figure, values
+    is_close = distances <= CLOSE_DISTANCE
+    result = Lexical(
+        made_by=made_by("bert-flow analyze lexical"),
+        model=loaded.record,
+        task=task.name,
+        split=split,
+        all_pairs=lexical_correlations(distances, similarities),
+        close_pairs=lexical_correlations(
+            distances[is_close], {name: values[is_close] for name, values in similarities.items()}
+        ),
+    )
+    source, words = f"{task.directory}, {split}", model_in_words(loaded.record)
+    figure = plots.lexical_figure(distances, similarities, result.all_pairs, title=f"{words}; {source}")
+    return f"Spearman x100 on {source}: {len(pairs):,} pairs; {words}", figure, result
 
 
 @_analysis(Words, "words", "words --bert_hub demo --out words")
@@ -117,10 +124,16 @@ def words(model: ModelOptions) -> "Analysis":
     shown = np.flatnonzero((ranks > 0) & (ranks < frequency.RANK_BINS[-1][1]))
     title = f"Embeddings of the {len(shown):,} most frequent words, {encoder_in_words(loaded.record.encoder)}"
     figure = plots.word_frequency_figure(frequency.svd_projection(embeddings[shown]), ranks[shown], title=title)
-    values = {"encoder": loaded.record.encoder, "pieces": len(vocabulary), "ranked_words": int((ranks > 0).sum())}
-    values |= {"frequencies": "wordfreq, English", "bins": frequency.rank_statistics(embeddings, ranks)}
-    headline = f"{len(vocabulary):,} word pieces; {values['ranked_words']:,} are words with a frequency rank"
-    return headline, figure, values
+    result = Words(
+        made_by=made_by("bert-flow analyze words"),
+        encoder=loaded.record.encoder,
+        pieces=len(vocabulary),
+        ranked_words=int((ranks > 0).sum()),
+        frequencies="wordfreq, English",
+        bins=frequency.rank_statistics(embeddings, ranks),
+    )
+    headline = f"{len(vocabulary):,} word pieces; {result.ranked_words:,} are words with a frequency rank"
+    return headline, figure, result
 
 
 @_analysis(IsotropyResults, "spectrum", "isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy")
@@ -158,6 +171,14 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
     source = f"{len(u):,} different sentences of {task.directory}, {split}"
     words = model_in_words(loaded.record)
     figure = plots.spectrum_figure(measures, reference, title=f"{words}; {source}")
-    values = {"model": loaded.record, "task": task.name, "split": split, "sentences": len(u), "measures": measures}
-    values |= {"reference": reference, "bits_per_dim": bits}
-    return f"{source}; {u.shape[1]} channels; {words}", figure, values
+    result = IsotropyResults(
+        made_by=made_by("bert-flow analyze isotropy"),
+        model=loaded.record,
+        task=task.name,
+        split=split,
+        sentences=len(u),
+        measures=measures,
+        reference=reference,
+        bits_per_dim=bits,
+    )
+    return f"{source}; {u.shape[1]} channels; {words}", figure, result

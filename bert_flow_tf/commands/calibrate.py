@@ -2,19 +2,23 @@
 
 import hashlib
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
+import numpy as np
 
 from bert_flow_tf.commands.options import FLOW_OPTION, ModelOptions, model_options, name_list, seed_list, task_option
-from bert_flow_tf.commands.outputs import locked_file, new_result, write_results
-from bert_flow_tf.data.sts_sets import ScoredPairs, read_scored_split
-from bert_flow_tf.data.tasks import Examples, Task, read_split
-from bert_flow_tf.evaluation.compare import check_name, is_method
+from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.data.sts_sets import read_scored_split
+from bert_flow_tf.data.tasks import Task, read_split
+from bert_flow_tf.evaluation.methods import check_name, is_method
+from bert_flow_tf.runs.record import made_by
 
 if TYPE_CHECKING:
     from bert_flow_tf.results.records import Calibrations
+
+_METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "whitening-256", "flow")
 
 
 @click.command(epilog="\b\nbert-flow calibrate --bert_hub demo --pooling cls --glue_dir glue_data")
@@ -29,55 +33,70 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
 def calibrate(
-    model: ModelOptions, task: Task, glue_dir: str, methods: list[str] | None, out: str | None, **given: Any
+    model: ModelOptions,
+    task: Task,
+    glue_dir: str,
+    methods: list[str] | None,
+    seeds: list[int],
+    fit_on: Literal["all", "train"],
+    flow_model_config: str,
+    dropout: bool,
+    out: str | None,
+    overwrite: bool,
 ) -> None:
     """Compare calibrations of an encoder's sentence embeddings on a task's test split.
 
     --methods takes none, sn, natsv-K, natsv, sn+natsv-K, sn+natsv, whitening, whitening-D (D dimensions kept) and flow.
     natsv and sn+natsv choose K from 1 to 20 on the dev split.
     """
-    overwrite, flow_model_config, dropout = map(given.pop, ("overwrite", "flow_model_config", "dropout"))
     path = locked_file(out, overwrite=overwrite) if out else None
     for name in methods or ():
         check_name(name)
     # Read the gold scores first, because they may be missing.
-    scored = {split: read_scored_split(task, glue_dir, split, split) for split in ("dev", "test")}
+    dev, test = (read_scored_split(task, glue_dir, split, split) for split in ("dev", "test"))
     train = read_split(task, pathlib.Path(glue_dir) / task.directory, "train")
-    examples: dict[str, Examples | ScoredPairs] = {"train": train, **scored}
-    pairs = (pair for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True))
+    pairs = (pair for one in (train, dev, test) for pair in zip(one.sentences_a, one.sentences_b, strict=True))
     sentences = [sentence for pair in pairs for sentence in pair]
     loaded = model.load()
-    matrix = loaded.encode_pooled(sentences)
-    from bert_flow_tf.evaluation import compare
-    from bert_flow_tf.report.tables import calibration_table
+    rows = loaded.encode_pooled(sentences)
+    from bert_flow_tf.evaluation.calibration import Split, compare_calibrations
     from bert_flow_tf.results.records import Calibrations
+    from bert_flow_tf.results.tables import calibration_table
+    from glow.calibrator import FlowCalibrator
 
-    if dropout:
-        fit_sentences = sentences if given["fit_on"] == "all" else sentences[: 2 * len(train)]
-        given["flow_rows"] = lambda seed: loaded.encode_pooled(fit_sentences, dropout_seed=seed)
-    if methods is None:
-        methods = [name for name in compare.METHODS if name != "whitening-256" or matrix.shape[1] > 256]
-    splits, start = {}, 0
-    for split, one in examples.items():
-        splits[split] = compare.Split(matrix[start : start + 2 * len(one)], getattr(one, "gold", None))
-        start += 2 * len(one)
-    given |= {"metric": task.metric, "methods": methods, "flow_options": {"config": flow_model_config}}
-    results = compare.compare_calibrations(splits, **given)
-    results |= {"dropout": dropout, "task": task.name, "glue_dir": glue_dir}
-    results["pairs"] = {split: len(one) for split, one in examples.items()}
-    results["sentences_sha256"] = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    # The record has no flow, because calibrations start from embeddings before the run's flow.
-    results["model"] = msgspec.structs.replace(loaded.record, flow=None, low_dim=-1)
-    calibrations = new_result(Calibrations, "calibrate", flow_model_config=flow_model_config, **results)
-    click.echo(calibration_table(calibrations).to_text(missing=""))
-    click.echo(_advice(calibrations, model))
+    ends = 2 * np.cumsum([len(train), len(dev)])
+    splits = zip(("dev", "test"), np.split(rows, ends)[1:], (dev.gold, test.gold), strict=True)
+    fit_rows = rows if fit_on == "all" else rows[: ends[0]]
+
+    def learn_flow(seed: int) -> FlowCalibrator:
+        u = loaded.encode_pooled(sentences[: len(fit_rows)], dropout_seed=seed) if dropout else fit_rows
+        return FlowCalibrator(flow_model_config, seed=seed).fit(u)
+
+    methods = methods or [name for name in _METHODS if name != "whitening-256" or rows.shape[1] > 256]
+    scored_dev, scored_test = (Split(name, u, gold, task.metric) for name, u, gold in splits)
+    result = Calibrations(
+        made_by=made_by("bert-flow calibrate"),
+        # The record has no flow, because calibrations start from embeddings before the run's flow.
+        model=msgspec.structs.replace(loaded.record, flow=None, low_dim=-1),
+        task=task.name,
+        glue_dir=glue_dir,
+        pairs={"train": len(train), "dev": len(dev), "test": len(test)},
+        sentences_sha256=hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
+        flow_model_config=flow_model_config,
+        metric=task.metric,
+        fit_on=fit_on,
+        dropout=dropout,
+        rows=compare_calibrations(methods, fit_rows, scored_dev, scored_test, seeds, learn_flow),
+    )
+    click.echo(calibration_table(result).to_text(missing=""))
+    click.echo(_advice(result, model))
     if path:
-        write_results(path, calibrations)
+        write_results(path, result)
 
 
 def _advice(result: "Calibrations", model: ModelOptions) -> str:
     """Return a line with the best calibration that `fit` can learn."""
-    scores = {f"{row.method}-{row.k}" if row.k else row.method: getattr(row, result.metric) for row in result.rows}
+    scores = {f"{row.method}-{row.k}" if row.k else row.method: row.by_metric[result.metric] for row in result.rows}
     known = {name: score for name, score in scores.items() if name == "none" or is_method(name)}
     if not known or (best := max(known, key=lambda name: known[name])) == "none":
         return "Best on these pairs: the encoder without a calibration."

@@ -7,10 +7,11 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
-from bert_flow_tf.commands.outputs import locked_file, new_result, write_results
+from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.tasks import SPLITS
-from bert_flow_tf.report.tables import scores_table
+from bert_flow_tf.results.tables import scores_table
 from bert_flow_tf.runs.folder import EVALUATION_FILE, locked_run
+from bert_flow_tf.runs.record import made_by
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -50,7 +51,7 @@ def evaluate(
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
     tasks = read_tasks(names, **data)
-    results = scores_of(model.load(), tasks, original_protocol)
+    results = scores_of("bert-flow evaluate", model.load(), tasks, original_protocol)
     click.echo(scores_table(results).to_text())
     if path:
         write_results(path, results)
@@ -69,14 +70,14 @@ def read_tasks(names: list[str], **data: str | None) -> "list[AnyTask]":
     ]
 
 
-def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool = False) -> "Scores":
-    """Score a model, with its flow and without."""
+def scores_of(command: str, loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool) -> "Scores":
+    """Score a model for a command, with its flow and without."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 
     if loaded.flow is None:
         scored = score_tasks(loaded.encode, tasks, original_protocol)
-        return new_result(Scores, "evaluate", model=loaded.record, tasks=scored)
+        return Scores(made_by=made_by(command), model=loaded.record, tasks=scored)
     pooled: list[np.ndarray] = []
 
     def encode(sentences: list[str]) -> np.ndarray:
@@ -85,4 +86,4 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol:
 
     after = score_tasks(encode, tasks, original_protocol)
     before = score_tasks(lambda sentences: pooled[0], tasks, original_protocol)
-    return new_result(Scores, "evaluate", model=loaded.record, tasks=after, without_flow=before)
+    return Scores(made_by=made_by(command), model=loaded.record, tasks=after, without_flow=before)

@@ -5,11 +5,10 @@ import pathlib
 from typing import Any
 
 import click
-import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, locked, output_file, output_folder
-from bert_flow_tf.files.json_files import T, write_json
+from bert_flow_tf.files.json_files import write_json
 
 
 def lock_output(path: str | os.PathLike, flag: str) -> None:
@@ -36,12 +35,3 @@ def write_results(path: pathlib.Path, record: Any) -> None:
     """Write a record as JSON and print its path."""
     write_json(path, record)
     click.echo(f"results written: {path}")
-
-
-def new_result(kind: type[T], command: str, **measured: Any) -> T:
-    """Return a result record of this command."""
-    from bert_flow_tf.runs.record import made_by
-
-    tag: str = kind.__struct_config__.tag  # type: ignore[attr-defined]
-    values = {"kind": tag, "made_by": made_by(f"bert-flow {command}"), **measured}
-    return msgspec.convert(msgspec.to_builtins(values), kind)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
-from bert_flow_tf.commands.outputs import lock_output, new_result, write_results
+from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.paper.figures import PRESETS
+from bert_flow_tf.results.paper import PRESETS
 from bert_flow_tf.results.records import REPRODUCTION_FILE, Reproduction
+from bert_flow_tf.runs.record import made_by
 
 if TYPE_CHECKING:
     from bert_flow_tf.recipe.run import Stage
@@ -65,7 +66,7 @@ def reproduce(
     from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
     from bert_flow_tf.files.json_files import read_json
     from bert_flow_tf.recipe.run import read_environment, run_stages, seed_runs
-    from bert_flow_tf.report.tables import scores_table
+    from bert_flow_tf.results.tables import scores_table
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
@@ -103,7 +104,13 @@ def reproduce(
         name: {row: seed_runs(outcomes[stage] for stage in row_stages) for row, row_stages in rows.items()}
         for name, rows in scored.items()
     }
-    about = {"encoder": recipe.encoder_name, "encoder_flags": flags, "with_nli": nli, "seeds": sorted(seeds)}
-    record = new_result(Reproduction, "reproduce", **about, tasks=results)
+    record = Reproduction(
+        made_by=made_by("bert-flow reproduce"),
+        encoder=recipe.encoder_name,
+        encoder_flags=flags,
+        with_nli=nli,
+        seeds=sorted(seeds),
+        tasks=results,
+    )
     click.echo(f"\n{scores_table(record).to_text()}")
     write_results(path, record)

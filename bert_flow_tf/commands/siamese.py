@@ -6,7 +6,6 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 from absl import flags
 
 from bert_flow_tf.commands.evaluate import read_tasks, scores_of
@@ -15,9 +14,8 @@ from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.atomic import output_file
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.report.tables import scores_table
+from bert_flow_tf.results.tables import scores_table
 from bert_flow_tf.runs.folder import EVALUATION_FILE
-from bert_flow_tf.runs.record import made_by
 from bert_flow_tf.runs.settings import RunSettings, ScoringSettings, flags_of
 from bert_flow_tf.training.start import train_and_score
 
@@ -67,10 +65,10 @@ def _write_senteval(
     from bert_flow_tf.api import BertFlow
 
     model = BertFlow(trained.model, trained.model.encoder.source, record=trained.record)
-    results = scores_of(model, tasks, original_protocol)
+    results = scores_of("run_siamese", model, tasks, original_protocol)
     print(scores_table(results).to_text())
     if path:
-        write_json(path, msgspec.structs.replace(results, made_by=made_by("run_siamese")))
+        write_json(path, results)
 
 
 def settings_of(flag_values: flags.FlagValues) -> RunSettings:

@@ -17,7 +17,7 @@ from absl import logging
 import bert_flow_tf
 from bert_flow_tf.commands.outputs import locked_file, locked_folder, write_results
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.results.sources import find_sources
+from bert_flow_tf.results.records import find_sources
 
 if TYPE_CHECKING:
     from bert_flow_tf.results.records import Verification
@@ -39,7 +39,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     calibrate or verify, or a folder that holds any of these. Several may follow one --runs. FOLDER gets report.html, a
     page with tables and plots.
     """
-    from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
+    from bert_flow_tf.results.page import PAGE_FILE, REPORT_FOLDER, write_report
 
     folder = locked_folder(out, REPORT_FOLDER, overwrite=overwrite)
     sources = find_sources([*first, *more])

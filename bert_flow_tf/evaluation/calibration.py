@@ -1,19 +1,28 @@
-"""Calibrations of embeddings [n, D], as scikit-learn's transformers.
+"""Calibrations of embeddings [n, D], and their comparison as in Table 5.
 
-A deviation is *negligible* if it can be rounding alone, see `glow.embeddings`.
+They are scikit-learn's transformers. A deviation is *negligible* if it can be rounding alone, see `glow.embeddings`.
 """
 
 import copy
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from absl import logging
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.evaluation.compare import TUNED, check_name
-from glow.embeddings import negligible_channels, negligible_deviation
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.methods import TUNED, CalibrationScores, is_method
+from bert_flow_tf.evaluation.protocols import cosines, score_pairs
+from glow.embeddings import check_finite, negligible_channels, negligible_deviation
+
+_LARGEST_K = 20
 
 
 class StandardNormalization(StandardScaler):
@@ -87,11 +96,76 @@ def calibration(name: str) -> BaseEstimator:
     Raises:
       ArgumentError: the name is unknown, or lacks K, which only `compare_calibrations` chooses.
     """
-    check_name(name)
-    if name in TUNED:
-        raise ArgumentError(f"name: found {name!r} without K, expected {name}-K")
+    if name != "none" and not is_method(name):
+        raise ArgumentError(f"method: found {name!r}, expected none, whitening[-D], sn, natsv-K or sn+natsv-K")
     kind, _, number = name.partition("-")
     if kind == "whitening":
         return Whitening(int(number) if number else None)
     plain = StandardNormalization() if kind.startswith("sn") else FunctionTransformer()
     return make_pipeline(plain, NullTopSingularVectors(int(number))) if number else plain
+
+
+class Split(NamedTuple):
+    """Embeddings [2n, D], two neighbouring rows per pair, and gold scores [n]."""
+
+    name: str
+    embeddings: np.ndarray
+    gold: np.ndarray
+    metric: str = "spearman"
+
+    def score(self, fitted: BaseEstimator, method: str) -> dict[str, float]:
+        """Return the scores of calibrated embeddings by metric."""
+        a, b = (fitted.transform(rows) for rows in (self.embeddings[::2], self.embeddings[1::2]))
+        label = f"{method}, {self.name}"
+        return score_pairs(cosines(a, b, label), self.gold, self.metric, label)
+
+
+def compare_calibrations(
+    methods: Sequence[str],
+    fit_rows: np.ndarray,
+    dev: Split,
+    test: Split,
+    seeds: Sequence[int],
+    learn_flow: Callable[[int], BaseEstimator],
+) -> list[CalibrationScores]:
+    """Return each calibration's scores on test.
+
+    A tuned method (`natsv`, `sn+natsv`) gets the k from 1 to 20 that is best on dev; the flow's scores are means over
+    the seeds. Repeated sentences count each time, as in the original's training.
+
+    Args:
+      fit_rows: embeddings [n, D] to fit on; those of all splits for the paper's "target".
+      learn_flow: function from a seed to a fitted `glow.FlowCalibrator`.
+
+    Raises:
+      UserError: a method is unknown or cannot be fitted, an embedding is not finite, or a score is undefined.
+    """
+    check_finite(fit_rows, "embeddings", UserError)
+    found = []
+    for method in methods:
+        logging.info("calibration: %s", method)
+        started = time.monotonic()
+        try:
+            if method in TUNED:
+                row = _tuned(method, fit_rows, dev, test)
+            elif method == "flow":
+                by_seed = {seed: test.score(learn_flow(seed), f"flow of seed {seed}") for seed in seeds}
+                metrics = by_seed[seeds[0]]
+                means = {metric: statistics.fmean(one[metric] for one in by_seed.values()) for metric in metrics}
+                row = CalibrationScores(method=method, by_metric=means, by_seed=by_seed)
+            else:
+                row = CalibrationScores(method=method, by_metric=test.score(calibration(method).fit(fit_rows), method))
+        except ValueError as error:
+            raise UserError(f"{method}: {error}") from error
+        found.append(msgspec.structs.replace(row, seconds=time.monotonic() - started))
+    return found
+
+
+def _tuned(method: str, fit_rows: np.ndarray, dev: Split, test: Split) -> CalibrationScores:
+    first = calibration("sn" if method == "sn+natsv" else "none").fit(fit_rows)
+    # Fit the largest k only, because smaller ones use its leading directions.
+    largest = NullTopSingularVectors(min(_LARGEST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
+    by_k = {k: make_pipeline(first, largest.truncated(k)) for k in range(1, largest.k + 1)}
+    dev_by_k = {k: dev.score(fitted, f"{method}-{k}")[dev.metric] for k, fitted in by_k.items()}
+    k = max(dev_by_k, key=lambda k: dev_by_k[k])
+    return CalibrationScores(method=method, by_metric=test.score(by_k[k], f"{method}-{k}"), k=k, dev_by_k=dev_by_k)

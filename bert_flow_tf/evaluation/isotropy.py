@@ -6,17 +6,12 @@ https://arxiv.org/abs/1702.01417, for the ratio of partition functions; Roy and 
 """
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
 from glow.embeddings import negligible_channels
-
-if TYPE_CHECKING:
-    from glow.affine import AffineMap
-    from glow.flow import Glow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,18 +96,8 @@ class Change:
         return f"{self.before.embeddings:,} held-out sentences: mean cosine of random pairs {cosines}"
 
 
-def change_by(flow: "Glow | AffineMap", embeddings: np.ndarray) -> Change:
-    """Return the `Change` of distinct sentences' embeddings by a flow."""
-    return Change(measure_isotropy(embeddings), measure_isotropy(flow.forward(embeddings).numpy()))
-
-
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
     x = np.asarray(embeddings, np.float64)
-    if x.ndim != 2 or len(x) < 2:
-        raise UserError(f"embeddings: found shape {x.shape}, expected [n, D] with n of 2 or more")
-    invalid = np.flatnonzero(~(np.isfinite(x).all(axis=1) & x.any(axis=1)))
-    if invalid.size:
-        raise UserError(f"embedding {invalid[0] + 1} of {len(x)} is zero or not finite")
-    if not np.any(x != x[0]):
-        raise UserError(f"all {len(x)} embeddings are the same, expected different sentences")
+    if len(x) < 2 or not (np.isfinite(x).all() and x.any(axis=1).all() and np.any(x != x[0])):
+        raise UserError(f"embeddings {list(x.shape)}: expected 2 or more, finite, not zero, not all the same")
     return x

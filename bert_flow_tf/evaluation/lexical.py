@@ -6,13 +6,13 @@ space. On the development set of the STS Benchmark this gives -24.55 for the gol
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import spearman
+from bert_flow_tf.runs.record import Count
 
 CLOSE_DISTANCE = 4  # as in the paper's Figure 2
 GOLD, BERT, FLOW = "Gold similarity", "BERT-induced similarity", "Flow-induced similarity"
@@ -26,20 +26,23 @@ def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np
     return np.asarray([Levenshtein.distance(a.split(), b.split()) for a, b in pairs], np.int64)
 
 
-def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, npt.ArrayLike]) -> dict:
-    """Return `pairs`, `rows` and `close` of `results.records.Lexical`."""
-    distances, gold = np.asarray(distances), np.asarray(similarities[GOLD], np.float64)
-    is_close = distances <= CLOSE_DISTANCE
-    rows: dict[str, dict[str, float]] = {}
-    close: dict[str, Any] = {"max_distance": CLOSE_DISTANCE, "pairs": int(is_close.sum()), "rows": {}, "undefined": []}
-    for name, similarity in similarities.items():
-        rows[name], close["rows"][name] = {}, {}
-        values = np.asarray(similarity, np.float64)
-        for column, other in (("edit distance", distances), ("gold", gold)):
-            rows[name][column] = 100 * spearman(values, other)
+class Correlations(msgspec.Struct, frozen=True, kw_only=True):
+    """Spearman's correlations of each similarity with "edit distance" and "gold", times 100."""
+
+    pairs: Count
+    rows: dict[str, dict[str, float | None]]  # None for an undefined correlation
+    undefined: list[str]  # the reasons
+
+
+def lexical_correlations(distances: np.ndarray, similarities: Mapping[str, np.ndarray]) -> Correlations:
+    """Correlate edit distances [n] and gold scores with similarities [n] by name."""
+    rows: dict[str, dict[str, float | None]] = {name: {} for name in similarities}
+    undefined = []
+    for name, row in rows.items():
+        for column, other in (("edit distance", distances), ("gold", similarities[GOLD])):
             try:
-                close["rows"][name][column] = 100 * spearman(values[is_close], other[is_close])
+                row[column] = 100 * spearman(similarities[name], other)
             except UserError as error:
-                close["rows"][name][column] = None
-                close["undefined"].append(f"{name} with {column}: {error}")
-    return {"pairs": len(distances), "rows": rows, "close": close}
+                row[column] = None
+                undefined.append(f"{name} with {column}: {error}")
+    return Correlations(pairs=len(distances), rows=rows, undefined=undefined)

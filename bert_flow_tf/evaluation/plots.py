@@ -4,7 +4,6 @@ No display is needed. The colours are Okabe and Ito's, which colour-blind reader
 """
 
 import contextlib
-import io
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_flow_tf.evaluation.isotropy import Isotropy
-from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
+from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE, Correlations
+from bert_flow_tf.evaluation.words import svd_projection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,28 +26,28 @@ _STYLE |= {"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.
 
 
 def lexical_figure(
-    distances: np.ndarray, similarities: Mapping[str, np.ndarray], correlations: Mapping[str, float], *, title: str = ""
+    distances: np.ndarray, similarities: Mapping[str, np.ndarray], correlations: Correlations, *, title: str = ""
 ) -> "Figure":
     """Draw edit distance over each similarity (Li et al. 2020, Figure 2).
 
-    `correlations` are Spearman's x100 with edit distance. Points are moved vertically so that fewer overlap.
+    Points are moved vertically so that fewer overlap.
     """
     spread = distances + np.random.default_rng(0).uniform(-0.35, 0.35, len(distances))
     close = np.asarray(distances) <= CLOSE_DISTANCE
     groups = ((~close, BLUE, "edit distance >"), (close, VERMILION, "edit distance ≤"))
     columns = len(similarities)
-    with styled_figure(4.0 * columns + 0.4, 4.2, columns=columns, sharey=True, title=title) as (figure, panels):
+    with styled_figure(4.0 * columns + 0.4, 4.2, columns=columns, title=title) as (figure, panels):
         for panel, (name, values) in zip(panels, similarities.items(), strict=True):
             for chosen, colour, words in groups:
                 label = f"{words} {CLOSE_DISTANCE} ({chosen.sum():,} pairs)"
                 x, y = np.asarray(values)[chosen], spread[chosen]
                 panel.scatter(x, y, s=13, alpha=0.45, linewidths=0, rasterized=True, color=colour, label=label)
             panel.set_xlabel(name)
-            panel.set_title(f"Spearman × 100: {correlations[name]:.2f}".replace("-", "−"))
+            panel.set_title(f"Spearman × 100: {correlations.rows[name]['edit distance']:.2f}".replace("-", "−"))
         for panel in panels[2:]:
             panel.sharex(panels[1])
         panels[0].set(ylabel="Edit distance (words)", ylim=(-0.8, None))
-        legend_below(figure, panels[0])
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(groups))
     return figure
 
 
@@ -74,40 +74,33 @@ def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, ti
     """Draw singular spectra, uncentred and centred, beside an isotropic sample's."""
     spectra = {**measures, "standard normal, same number of draws": reference}
     colours = (*(BLUE, VERMILION)[: len(measures)], GREY)
-    lowest = []
-    with styled_figure(9.6, 4.4, columns=2, sharey=True, title=title) as (figure, panels):
+    with styled_figure(9.6, 4.4, columns=2, title=title) as (figure, panels):
         titles = {"spectrum": "As they are", "centred_spectrum": "Mean subtracted"}
         for panel, (spectrum, words) in zip(panels, titles.items(), strict=True):
             for (name, measure), colour in zip(spectra.items(), colours, strict=True):
                 power = np.square(getattr(measure, spectrum))
                 power = power / power.mean()
-                # A logarithmic axis cannot show directions without variance.
-                power = power[power > 1e-9 * power[0]]
-                lowest.append(power[-1])
                 style = (0, (4, 2)) if measure is reference else "-"
                 panel.plot(np.arange(1, len(power) + 1), power, color=colour, linestyle=style, label=name)
             panel.set(xscale="log", yscale="log", xlabel="Singular direction", title=words)
             for axis in (panel.xaxis, panel.yaxis):
                 axis.set_major_formatter("{x:g}")
-        # One direction far below the rest would flatten the others.
-        bottom = max(min(lowest) / 1.5, 1e-4)
-        panels[0].set(ylabel="Mean square, relative to the mean direction", ylim=(bottom, None))
-        legend_below(figure, panels[0])
+        # Directions far below the rest would flatten the others.
+        panels[0].set(ylabel="Mean square, relative to the mean direction", ylim=(1e-4, None))
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(spectra))
     return figure
 
 
-def cone_figure(sides: Mapping[str, np.ndarray], *, title: str = "") -> "Figure":
+def cone_figure(sides: Mapping[str, np.ndarray]) -> "Figure":
     """Draw embeddings' first two singular directions, a panel per name.
 
     A narrow cone is a cloud far from the centre; directions that fill the space surround the centre.
     """
     angles = np.linspace(0, 2 * np.pi, 200)
-    with styled_figure(4.2 * len(sides), 4.5, columns=len(sides), sharey=True, title=title) as (figure, panels):
+    with styled_figure(4.2 * len(sides), 4.5, columns=len(sides)) as (figure, panels):
         for panel, (name, embeddings) in zip(panels, sides.items(), strict=True):
             unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
-            directions = np.linalg.svd(unit, full_matrices=False)[2][:2]
-            # The sign of a singular direction is arbitrary; choose the one that puts the mean to the right and above.
-            x, y = directions @ unit.T * np.where(directions @ unit.mean(axis=0) < 0, -1, 1)[:, np.newaxis]
+            x, y = svd_projection(unit).T
             panel.plot(np.cos(angles), np.sin(angles), color=GREY, linewidth=0.8)
             panel.scatter(x, y, s=5, alpha=0.35, linewidths=0, rasterized=True, color=BLUE)
             panel.set(xlabel="First singular direction", title=name, aspect="equal")
@@ -117,7 +110,7 @@ def cone_figure(sides: Mapping[str, np.ndarray], *, title: str = "") -> "Figure"
 
 @contextlib.contextmanager
 def styled_figure(
-    width: float, height: float, *, columns: int = 1, sharey: bool = False, title: str = ""
+    width: float, height: float, *, columns: int = 1, title: str = ""
 ) -> Iterator[tuple["Figure", "list[Axes]"]]:
     """Yield an empty figure, in inches, and its row of panels."""
     import matplotlib
@@ -127,29 +120,13 @@ def styled_figure(
         figure = Figure(figsize=(width, height), layout="constrained")
         if title:
             figure.suptitle(title, x=0.012, ha="left", fontsize=12)
-        yield figure, list(figure.subplots(1, columns, sharey=sharey, squeeze=False)[0])
-
-
-def legend_below(figure: "Figure", panel: "Axes", *, columns: int | None = None) -> None:
-    """Put a panel's legend below the figure."""
-    handles, labels = panel.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=columns or len(once))
-
-
-def svg_document(figure: "Figure") -> bytes:
-    """Return the figure as SVG; equal figures give equal bytes."""
-    import matplotlib
-
-    with io.BytesIO() as buffer, matplotlib.rc_context(_STYLE):
-        figure.savefig(buffer, format="svg", dpi=PNG_DPI, metadata={"Date": None, "Creator": None})
-        return buffer.getvalue()
+        yield figure, list(figure.subplots(1, columns, sharey=True, squeeze=False)[0])
 
 
 def write_figure(figure: "Figure", folder: pathlib.Path, name: str) -> None:
-    """Write `name`.png, 150 dpi, and `name`.svg into the folder."""
+    """Write `name`.png, 150 dpi, and `name`.svg; equal figures give equal bytes."""
     import matplotlib
 
     with matplotlib.rc_context(_STYLE):
         figure.savefig(folder / f"{name}.png", dpi=PNG_DPI, metadata={"Software": None})
-    (folder / f"{name}.svg").write_bytes(svg_document(figure))
+        figure.savefig(folder / f"{name}.svg", dpi=PNG_DPI, metadata={"Date": None, "Creator": None})

@@ -5,18 +5,44 @@ SimCSE on (Gao et al. 2021, appendix B), correlates all pairs of a task together
 points, so every figure names its protocol.
 """
 
+import os
 from collections.abc import Sequence
-from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from bert_flow_tf.data import tasks
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.runs.record import Count
 
-_PLOTTED_PAIRS, _HISTOGRAM_BINS = 500, 40
 # Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7 apart.
 _ROUNDING = 1e-6
+
+
+class SubsetScores(msgspec.Struct, frozen=True, kw_only=True):
+    pairs: Count
+    by_metric: dict[str, float]
+
+
+class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of a task by metric and protocol.
+
+    A single set has only the protocol "all". A classifier's regularisation was chosen for the best `dev_accuracy`.
+    """
+
+    title: str  # the paper's name
+    metric: str  # the main metric: "spearman", "auc" or "accuracy"
+    split: str
+    source: str  # folder or data set of the pairs
+    pairs: Count
+    by_metric: dict[str, dict[str, float]]
+    subsets: dict[str, SubsetScores] = {}
+
+    @property
+    def by_protocol(self) -> dict[str, float]:
+        return self.by_metric[self.metric]
 
 
 def pearson(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
@@ -63,40 +89,36 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str
     """
     a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
     for side, u in (("first", a), ("second", b)):
-        for found, bad in (("with NaN or infinite values", ~np.isfinite(u).all(axis=1)), ("of norm 0", ~u.any(axis=1))):
-            if bad.any():
-                count = f"{bad.sum()} of the {len(u)} {side} sentences have"
-                raise UserError(f"{label}: {count} embeddings {found}; see pair {np.argmax(bad) + 1}")
+        bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
+        if bad.any():
+            found = f"{bad.sum()} of the {len(u)} {side} sentences have embeddings that are zero or not finite"
+            raise UserError(f"{label}: {found}; see pair {np.argmax(bad) + 1}")
     # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are ties.
     ab, aa, bb = (np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b)))
     return ab / np.sqrt(aa * bb)
 
 
-def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
-    """Return the fields of `results.records.TaskScores` from each sub-set's similarities."""
+def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> TaskScores:
+    """Return a task's scores from each sub-set's similarities."""
     subsets = {
-        subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.label(subset))}
-        for subset, values in zip(task.subsets, similarities, strict=True)
+        one.name: SubsetScores(pairs=len(one), by_metric=score_pairs(values, one.gold, task.metric, task.label(one)))
+        for one, values in zip(task.subsets, similarities, strict=True)
     }
     all_values, gold = np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets])
-    overall = score_pairs(all_values, gold, task.metric, task.name)
-    sizes, figures = [subset["pairs"] for subset in subsets.values()], dict[str, Any]()
-    for metric in METRICS[task.metric]:
-        values = [subset[metric] for subset in subsets.values()]
+    scores = {name: {"all": one} for name, one in score_pairs(all_values, gold, task.metric, task.name).items()}
+    for metric in scores if len(subsets) > 1 else ():
+        values, sizes = zip(*((subset.by_metric[metric], subset.pairs) for subset in subsets.values()), strict=True)
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
-        figures[metric] = (means if len(subsets) > 1 else {}) | {"all": overall[metric]}
-    about = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
-    return about | {"pairs": sum(sizes)} | figures | {"subsets": subsets, "agreement": agreement(all_values, gold)}
-
-
-def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
-    """Return the fields of `results.records.Agreement`."""
-    values = np.asarray(similarities, np.float64)
-    shown = np.linspace(0, len(values) - 1, min(len(values), _PLOTTED_PAIRS)).round().astype(int)
-    counts, _ = np.histogram(values.clip(-1, 1), bins=_HISTOGRAM_BINS, range=(-1, 1))
-    plotted = {"similarities": values[shown], "gold": np.asarray(gold, np.float64)[shown]}
-    summary = {"mean": float(values.mean()), "std": float(values.std()), "counts": counts.tolist()}
-    return {name: array.round(4).tolist() for name, array in plotted.items()} | summary
+        scores[metric] = means | scores[metric]
+    return TaskScores(
+        title=task.title,
+        metric=task.metric,
+        split=task.split,
+        source=task.source,
+        pairs=len(gold),
+        by_metric=scores,
+        subsets=subsets,
+    )
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:
@@ -115,14 +137,38 @@ def check_spread(similarities: np.ndarray, label: str) -> None:
         raise UserError(f"{label}: found {found}, for which a correlation is undefined")
 
 
+def read_predictions(path: str | os.PathLike) -> np.ndarray:
+    """Read a file with one number per line, float64 [n]."""
+    lines = tasks.read_lines(path, "a file of predictions")
+    return np.asarray([tasks.parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])
+
+
+def score_predictions(
+    predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
+) -> dict[str, float]:
+    """Return "pearson", "spearman" and, for labels, "auc" of predictions [n].
+
+    Raises:
+      UserError: gold scores are missing, the number of predictions differs, or a score is undefined.
+    """
+    task = tasks.get_task(task)
+    gold = tasks.gold_scores(task, glue_dir, split)
+    scores = {"pearson": pearson(predictions, gold), "spearman": spearman(predictions, gold)}
+    return scores | ({"auc": auc(predictions, gold)} if task.metric == "auc" else {})
+
+
+def score_prediction_file(task: SimilarityTask, path: str | os.PathLike) -> TaskScores:
+    """Return a task's scores from a file of cosines, one per pair."""
+    ends = np.cumsum([len(subset) for subset in task.subsets])
+    return score_task(task, np.split(read_predictions(path), ends[:-1]))
+
+
 def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:
     predictions, gold = (np.asarray(values, np.float64).reshape(-1) for values in (predictions, gold))
-    if predictions.size != gold.size or gold.size < 2:
-        raise UserError(f"{predictions.size} predictions for {gold.size} gold scores, expected 2 or more of each")
+    if predictions.size != gold.size or gold.size < 2 or not np.isfinite(predictions + gold).all():
+        found = f"found {predictions.size} predictions, expected {gold.size}, as many as gold scores"
+        raise UserError(f"{found}, and 2 or more, all of them finite")
     for name, values in (("prediction", predictions), ("gold score", gold)):
-        bad = np.flatnonzero(~np.isfinite(values))
-        if bad.size:
-            raise UserError(f"{name} {bad[0] + 1} of {values.size} is {values[bad[0]]}, expected a finite number")
         if correlation and np.ptp(values) == 0:
             raise UserError(f"{correlation} is undefined: all {values.size} {name}s are {values[0]:g}")
     return predictions, gold

@@ -1,7 +1,7 @@
 """Similarity functions of embeddings, named as in sentence-transformers."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -34,16 +34,16 @@ def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return tf.matmul(a, b, transpose_b=True).numpy()
 
 
-def embeddings_of(values: Any, name: str, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+def embeddings_of(values: object, name: str, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
     """Return arrays as embeddings, float32 [n, D]; encode strings."""
     if isinstance(values, str):
         return encode([values])
     values = list(values) if isinstance(values, Iterator) else values
     with reading(name, "sentences or embeddings [n, D]"):
-        rows = np.atleast_2d(np.asarray(values))
+        rows = np.atleast_2d(given := np.asarray(values))
     if rows.dtype.kind in "OSU":
-        return encode(sentence_list(np.asarray(values).tolist() if hasattr(values, "dtype") else values, name))
+        return encode(sentence_list(cast(Iterable[str], values), name))
     rows = rows.astype(np.float32)
     if rows.ndim != 2 or not rows.shape[1]:
-        raise UserError(f"{name}: found shape {list(np.shape(values))}, expected sentences or embeddings [n, D]")
+        raise UserError(f"{name}: found shape {list(given.shape)}, expected sentences or embeddings [n, D]")
     return rows

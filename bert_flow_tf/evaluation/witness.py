@@ -130,13 +130,11 @@ def check_pairs(a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> 
 
 def judge(encode: Encode, calibrate: Map, a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> Judgement:
     """Return the `Judgement` of a calibration on scored pairs."""
-    check_pairs(a, b, scores)
     gold, (u, v) = np.asarray(scores, np.float64), map(encode, (a, b))
     old, new = cosines(u, v, "pairs, before"), cosines(calibrate(u), calibrate(v), "pairs, after")
     before, after = _correlation(old, gold), _correlation(new, gold)
-    rng, differences = np.random.default_rng(0), []
-    for _ in range(_RESAMPLES):
-        rows = rng.integers(len(gold), size=len(gold))
-        differences.append(_correlation(new[rows], gold[rows]) - _correlation(old[rows], gold[rows]))
+    rng = np.random.default_rng(0)
+    samples = [rng.integers(len(gold), size=len(gold)) for _ in range(_RESAMPLES)]
+    differences = [_correlation(new[rows], gold[rows]) - _correlation(old[rows], gold[rows]) for rows in samples]
     low, high = np.percentile(differences, [2.5, 97.5])
     return Judgement(len(gold), before, after, float(low), float(high))

@@ -9,9 +9,9 @@ Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some 
   cannot come from the same neighbours for both.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from bert_flow_tf.errors import UserError, pip_install
@@ -21,8 +21,7 @@ RANK_BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))
 NEIGHBORS = (3, 5, 7)
 
 
-@dataclasses.dataclass(frozen=True)
-class RankBin:
+class RankBin(msgspec.Struct, frozen=True):
     """Means over words of ranks `first` to `stop - 1`; None without words."""
 
     first: int

@@ -4,7 +4,6 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras
-from official.nlp.modeling.layers import masked_lm
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.model.siamese import replica_sum
@@ -37,6 +36,9 @@ class MaskedLanguageModel(tf_keras.Model):
         assert table is not None, "a BERT has word embeddings"
         self.encoder: Any = encoder
         self._seed = seed
+        # It takes seconds to import, and only the extra `models` has it.
+        from official.nlp.modeling.layers import masked_lm
+
         width = encoder.hidden_size
         initial = tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed)
         self.head: Any = masked_lm.MaskedLM(table, activation, initial, name="cls/predictions")

@@ -34,16 +34,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
 from bert_flow_tf.data.tasks import get_task
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
-from bert_flow_tf.evaluation.predicted import score_prediction_file
+from bert_flow_tf.evaluation.protocols import score_prediction_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import check_local
-from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results import records
+from bert_flow_tf.results.paper import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 from bert_flow_tf.runs.record import BERT_NAMES, made_by
@@ -90,7 +88,7 @@ class Stage(NamedTuple):
             return None
         path = self.settings.prediction_path
         model = read_json(path.with_suffix(".json"), records.Predictions, expected="a record of predictions").model
-        task_scores = msgspec.convert(score_prediction_file(self.task, path), records.TaskScores)
+        task_scores = score_prediction_file(self.task, path)
         scores = records.Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: task_scores})
         write_json(path.with_name(records.SCORES_FILE), scores)
         return scores
@@ -245,7 +243,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         plain = scores.get(title) if title != stage.title else None
         change = 100 * (scored.by_protocol["all"] - plain.by_protocol["all"]) if scored and plain else None
         falls = falls or bool(fall(change))
-        cells = [x100(getattr(scored, name)["all"] if scored else None) for name in names]
+        cells = [x100(scored.by_metric[name]["all"] if scored else None) for name in names]
         cells += [number(change, sign="+", note=fall(change)), number(seconds, 1)]
         rows.append([stage.title, *cells, "done before" if seconds is None else ""])
     total = ["total", *(None for _ in names), None, number(sum(one.seconds or 0.0 for one in outcomes), 1), ""]
@@ -258,8 +256,6 @@ def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
     for stage, _, scores in outcomes:
         assert scores is not None, "every stage of a row predicts"
         (task_scores,) = scores.tasks.values()
-        # Keep the pairs of one seed for plots; those of all seeds would fill most of the file.
-        task_scores = msgspec.structs.replace(task_scores, agreement=None) if runs else task_scores
         seed, directory = stage.settings.training.seed, str(stage.settings.output_dir)
         runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=task_scores))
     return runs

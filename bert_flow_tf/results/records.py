@@ -1,69 +1,29 @@
-"""The schema of results; `kind` names the type of a record."""
+"""The records of results and their files; `kind` names a type."""
 
+import os
 import pathlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from bert_flow_tf.evaluation import isotropy
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.isotropy import Isotropy
+from bert_flow_tf.evaluation.lexical import Correlations
+from bert_flow_tf.evaluation.methods import CalibrationScores
+from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds, TrainingResults
+from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.record import Count, Encoder, Model, Result, TrainingResults, is_run
 
 SCORES_FILE = "recipe_scores.json"
 RESULTS_FILE = "results.json"
 REPRODUCTION_FILE = "reproduction.json"
-Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]  # a correlation or an AUC, as a fraction
-Deviation = Annotated[float, msgspec.Meta(ge=0)]
-Metric = Literal["spearman", "auc", "accuracy"]
-
-
-class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of pairs by metric; None for other tasks' metrics."""
-
-    spearman: Score | None = None
-    pearson: Score | None = None
-    auc: Score | None = None
-
-
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Similarities and gold scores of at most 500 pairs, for a plot.
-
-    `mean`, `std` and `counts` (40 equal bins from -1 to 1) describe the similarities of all pairs.
-    """
-
-    similarities: Annotated[list[float], msgspec.Meta(min_length=1)]
-    gold: list[float]
-    mean: float
-    std: Deviation
-    counts: Annotated[list[Count], msgspec.Meta(min_length=1)]
-
-
-class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of a task by protocol; a single set has only "all".
-
-    A classifier's regularisation was chosen for the best `dev_accuracy`.
-    """
-
-    title: str  # the paper's name
-    metric: Metric  # the main metric
-    split: str
-    source: str  # folder or data set of the pairs
-    pairs: Count
-    spearman: dict[str, Score] = {}
-    pearson: dict[str, Score] = {}
-    auc: dict[str, Score] = {}
-    accuracy: dict[str, Score] = {}
-    dev_accuracy: Score | None = None
-    f1: Score | None = None  # MRPC's positive class
-    subsets: dict[str, dict[str, int | float]] = {}  # `pairs` and scores of each set
-    agreement: Agreement | None = None
-
-    @property
-    def by_protocol(self) -> dict[str, float]:
-        return getattr(self, self.metric)
+# If several of these in a folder score a task, the last one counts.
+_RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
+_EXPECTED = "a run, results of bert-flow evaluate, reproduce, calibrate, analyze or verify, or a folder of these"
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
@@ -113,67 +73,25 @@ class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
     tasks: dict[str, dict[str, Annotated[list[SeedRun], msgspec.Meta(min_length=1)]]]
 
 
-class SeedScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
-    seed: Count
-    fit_seconds: Seconds
-
-
-class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one calibration.
-
-    Attributes:
-      k, dev, dev_by_k: for a tuned method, the chosen number of vectors, its score on dev, and every k's score.
-      std, median, by_seed: for the flow, over seeds; `std` divides by n - 1 and is None for one seed.
-      seconds: time to fit and score.
-    """
-
-    method: str
-    k: Positive | None = None
-    dev: Score | None = None
-    std: Deviation | None = None
-    median: Score | None = None
-    by_seed: list[SeedScores] = []
-    dev_by_k: dict[str, Score] = {}
-    seconds: Seconds
-
-
 class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
-    model: Model
+    model: Model  # without a flow, because calibrations start from embeddings before it
     task: str
     glue_dir: str
     pairs: dict[Literal["train", "dev", "test"], Count]
     sentences_sha256: str
     flow_model_config: str
-    metric: Literal["spearman", "auc"]
+    metric: str  # "spearman" or "auc"
     fit_on: Literal["all", "train"]
-    fit_rows: Count
-    width: Positive
-    constant_channels: list[Count]
-    dropout: bool = False  # True if the flow was learned with the encoder's dropout.
-    seeds: list[Count]
-    rows: list[CalibrationRow]
-
-
-# For each similarity, these are Spearman's correlations times 100; None means undefined.
-Correlations = dict[str, dict[Literal["edit distance", "gold"], float | None]]
-
-
-class CloseCorrelations(msgspec.Struct, frozen=True, kw_only=True):
-    """Correlations of pairs up to an edit distance; `undefined` gives reasons."""
-
-    max_distance: Count
-    pairs: Count
-    rows: Correlations
-    undefined: list[str]
+    dropout: bool  # True if the flow was learned with the encoder's dropout
+    rows: list[CalibrationScores]
 
 
 class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):
     model: Model
     task: str
     split: str
-    pairs: Count
-    rows: Correlations
-    close: CloseCorrelations
+    all_pairs: Correlations
+    close_pairs: Correlations  # with an edit distance up to `lexical.CLOSE_DISTANCE`
 
 
 class Words(Result, frozen=True, kw_only=True, tag="words"):
@@ -183,7 +101,7 @@ class Words(Result, frozen=True, kw_only=True, tag="words"):
     pieces: Count
     ranked_words: Count
     frequencies: str
-    bins: Annotated[list[RankBin], msgspec.Meta(min_length=4, max_length=4)]
+    bins: list[RankBin]
 
 
 class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
@@ -193,8 +111,8 @@ class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
     task: str
     split: str
     sentences: Count
-    measures: dict[str, isotropy.Isotropy]
-    reference: isotropy.Isotropy
+    measures: dict[str, Isotropy]
+    reference: Isotropy
     bits_per_dim: dict[str, float]
 
 
@@ -202,8 +120,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """A deviation from the TF1 code or an equation, and its limit."""
 
     what: str
-    found: Deviation | None  # None if not finite
-    limit: Deviation
+    found: float | None  # None if not finite
+    limit: float
 
 
 class Verification(Result, frozen=True, kw_only=True, tag="verification"):
@@ -221,20 +139,53 @@ _KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
 
 
 def kind_of(path: pathlib.Path) -> type[Result] | None:
-    """Return the type of a result file, or None for other JSON.
-
-    Raises:
-      UserError: the file cannot be read, or is not JSON.
-    """
+    """Return the type of a result file, or None for other JSON."""
     values = read_json(path, object, expected="results of bert-flow", versioned=False)
     return _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
 
 
 def read_result(path: pathlib.Path) -> Result | None:
-    """Return the result in a JSON file, or None for other JSON.
-
-    Raises:
-      UserError: as `kind_of`, or the format version or a value is invalid.
-    """
+    """Return the result in a JSON file, or None for other JSON."""
     kind = kind_of(path)
     return read_json(path, kind, expected=f"results of bert-flow, {kind.__name__}") if kind else None
+
+
+class Source(NamedTuple):
+    """A file of results, labelled by its folder or name."""
+
+    label: str
+    path: pathlib.Path
+    result: Result
+
+
+def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
+    """Return the result files of each path in order.
+
+    If a folder has no results, the files and folders directly in it are searched.
+
+    Raises:
+      UserError: a path has no results, or a file cannot be read.
+    """
+    sources: list[Source] = []
+    for path in map(pathlib.Path, runs):
+        found = _sources(path)
+        for child in sorted(path.iterdir()) if path.is_dir() and not found else ():
+            if not child.name.startswith(".") and (child.is_dir() or child.suffix == ".json"):
+                found += _sources(child)
+        if not found:
+            raise ArgumentError(f"runs: {path}: found no results, expected {_EXPECTED}")
+        sources += found
+    return sources
+
+
+def _sources(path: pathlib.Path) -> list[Source]:
+    sources: list[Source] = []
+    files = [path] if path.is_file() else [path / name for name in _RESULT_FILES if (path / name).is_file()]
+    # A folder with only this file may hold other evaluations, so the caller reads each of its files.
+    for file in files if files != [path / EVALUATION_FILE] else ():
+        result = read_result(file)
+        if result is not None and not isinstance(result, Predictions):
+            sources.append(Source(str(file.parent if file.name in _RESULT_FILES else file), file, result))
+    if not sources and is_run(path):
+        raise UserError(f"{path}: found a run without results, expected a finished one, or {EVALUATION_FILE} in it")
+    return sources

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.paper.figures import Published, is_whole, published_figures
-from bert_flow_tf.results.records import Agreement, Metric, Reproduction, Scores, TaskScores, summarize
-from bert_flow_tf.results.sources import Source
+from bert_flow_tf.evaluation.protocols import TaskScores
+from bert_flow_tf.results.paper import Published, is_whole, published_figures
+from bert_flow_tf.results.records import Reproduction, Scores, Source, summarize
 from bert_flow_tf.runs.record import Model, Result
 
 
@@ -17,7 +17,7 @@ from bert_flow_tf.runs.record import Model, Result
 class ScoreRow:
     """The score of one model, for one or several seeds.
 
-    `model` and `agreement` are the first seed's; `baseline` is the row of the same embeddings before the flow.
+    `model` is the first seed's; `baseline` is the row of the same embeddings before the flow.
     """
 
     name: str
@@ -25,17 +25,16 @@ class ScoreRow:
     seeds: Sequence[int]  # empty if nothing is random
     task: str  # the name in the paper or in TensorFlow Datasets
     split: str
-    metric: Metric
+    metric: str
     protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set
     pairs: int
     values_x100: Sequence[float]  # one per seed
-    agreement: Agreement | None
     published: Published
     pearson: float | None = None  # mean over seeds
     baseline: "ScoreRow | None" = None
 
     @property
-    def key(self) -> tuple:
+    def key(self) -> tuple[str, str, str, str | None, int]:
         """The pairs and the metric; rows of equal keys are comparable."""
         return self.task, self.split, self.metric, self.protocol, self.pairs
 
@@ -77,6 +76,7 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
         published = Published()
         if is_comparable and is_whole(task, first.split, first.pairs):
             published = published_figures(task, first.split, model.pooling, model.flow, model.encoder)
+        pearson = [scores.by_metric["pearson"][protocol] for _, scores in runs if "pearson" in scores.by_metric]
         yield ScoreRow(
             name=name,
             model=model,
@@ -86,9 +86,8 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
             metric=first.metric,
             protocol=protocol if several else None,
             pairs=first.pairs,
-            values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs if protocol in scores.by_protocol],
-            pearson=statistics.fmean(one.pearson[protocol] for _, one in runs) if protocol in first.pearson else None,
-            agreement=first.agreement if protocol == next(iter(first.by_protocol)) else None,
+            values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
+            pearson=statistics.fmean(pearson) if pearson else None,
             published=published,
         )
 

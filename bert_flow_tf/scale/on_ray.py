@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib.util
 import logging
 import os
 import secrets
@@ -12,7 +11,7 @@ from typing import Any
 
 from absl import logging as absl_logging
 
-from bert_flow_tf.errors import ArgumentError, UserError, pip_install
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.runs.settings import PartSettings
@@ -168,8 +167,7 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
       UserError: Ray is not installed, does not start, or ends early; or the cluster is missing or too small.
     """
     argument = "workers" if address is None else "ray"
-    if importlib.util.find_spec("ray") is None:
-        raise ArgumentError(f"{argument}: Ray is not installed: {pip_install('scale')}")
+    check_installed("ray", "scale", argument, ArgumentError)
     os.environ |= _VARIABLES | (_ADDRESS_VARIABLES if address else {}) | os.environ
     variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
     variables |= {name: os.environ[name] for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS") if name in os.environ}

@@ -1,11 +1,10 @@
 """Formats of exports and their options, without TensorFlow."""
 
 import dataclasses
-import importlib.util
 import os
 import pathlib
 
-from bert_flow_tf.errors import ArgumentError, UserError, pip_install
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.runs.settings import Settings, flag
@@ -47,8 +46,8 @@ class ExportSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format == ONNX and importlib.util.find_spec("tf2onnx") is None:
-            raise ArgumentError(f"format: tf2onnx is not installed: {pip_install(ONNX)}")
+        if self.format == ONNX:
+            check_installed("tf2onnx", ONNX, "format", ArgumentError)
         for name, value in {"version": self.version, "dtype": self.dtype}.items():
             if self.format != SAVEDMODEL and value not in (None, DTYPES[0]):
                 raise ArgumentError(f"{name}: found {value} with the format {self.format}, expected {SAVEDMODEL}")

@@ -1,6 +1,5 @@
 """Export an encoder as TF-Hub's encoder and preprocess model, by tf-models."""
 
-import importlib.util
 import os
 import pathlib
 import tempfile
@@ -15,18 +14,12 @@ from bert_flow_tf.encoder.convert.folders import TF_HUB_FOLDER, TF_HUB_RECORD_FI
 from bert_flow_tf.encoder.convert.tf_hub import keras_name, read_tf_hub
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.errors import UserError, pip_install
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, quiet_tensorflow
 
 _SEQ_LENGTH = 128  # as in TF-Hub's preprocess models
-
-
-def check_tf_models() -> None:
-    """Raise `UserError` unless tf-models is installed."""
-    if importlib.util.find_spec("official") is None:
-        raise UserError(f"--to_tfhub: tf-models-official is not installed: {pip_install('models')}")
 
 
 def tf_models_encoder(bert: Pretrained) -> tuple[tf_keras.Model, Any]:
@@ -52,10 +45,10 @@ def write_tf_hub(out_dir: str | os.PathLike, bert: Pretrained, *, overwrite: boo
     """Write the SavedModels `encoder` and `preprocess`, load them again and compare.
 
     Raises:
-      UserError: tf-models is missing, or the written files give other weights, outputs or ids. tf-models' tokenizer
-        normalizes by NFKC, so a few characters, such as ß, have other ids than TF1's.
+      UserError: the extra `models` is missing, or the written files give other weights, outputs or ids. tf-models'
+        tokenizer normalizes by NFKC, so a few characters, such as ß, have other ids than TF1's.
     """
-    check_tf_models()
+    check_installed("official", "models", "to_tfhub", ArgumentError)
     from official.nlp.tools import export_tfhub_lib
 
     with new_output(out_dir, TF_HUB_FOLDER, overwrite=overwrite) as folder, tempfile.TemporaryDirectory() as scratch:

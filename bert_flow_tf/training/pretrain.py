@@ -22,7 +22,7 @@ from bert_flow_tf.encoder.provenance import encoder_record
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.encoder.weights import EncoderRecord
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import sentence_list
@@ -63,6 +63,7 @@ def pretrain(
       UserError: see `check_run`; the text or a setting is invalid; a loss is not finite; the disk is full.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
+    check_installed("official", "models", "pretrain")
     run_dir, stages = run_folder(out_dir), Stages()
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):

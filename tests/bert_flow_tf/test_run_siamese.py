@@ -221,7 +221,7 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
     assert written["made_by"]["command"] == "run_siamese"
     # `bert-flow evaluate` gives the same scores.
     tasks = read_tasks(["sts12", "senteval:sst2"], senteval_dir=folder, split=None)
-    expected = msgspec.to_builtins(scores_of(BertFlow.load(run_dir), tasks))
+    expected = msgspec.to_builtins(scores_of("", BertFlow.load(run_dir), tasks, False))
     for key in ("model", "tasks", "without_flow"):
         assert written[key] == expected[key]
     refused(values, "evaluation.json: exists", "--overwrite")

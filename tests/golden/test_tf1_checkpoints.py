@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.data.tasks import read_split
-from bert_flow_tf.evaluation.predicted import score_predictions
+from bert_flow_tf.evaluation.protocols import score_predictions
 from bert_flow_tf.model.tf1_run import convert_tf1_run, write_tf1_run
 
 CHECKPOINT = "flow_trained_minilm_cls/flow.ckpt-269"
@@ -50,4 +50,4 @@ def test_cosines_on_the_sts_benchmark_are_those_of_tf1(run_dir, demo_dir, refere
         what = f"checkpoints, cosines of STS-B test {words}, absolute"
         deviation(what, np.abs(cosines - expected).max(), 2e-6)
         if spearman:
-            assert round(score_predictions(cosines, "STS-B", str(glue_dir), "test").spearman, 4) == spearman
+            assert round(score_predictions(cosines, "STS-B", str(glue_dir), "test")["spearman"], 4) == spearman

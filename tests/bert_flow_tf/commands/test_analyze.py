@@ -38,14 +38,15 @@ def test_lexical_correlates_distance_with_gold_bert_and_flow(sts_run, models, sm
     of_flow, of_bert = (model.similarity_pairwise(dev.sentences_a, dev.sentences_b).round(6) for model in models)
     expected = {"Gold similarity": dev.gold, "BERT-induced similarity": of_bert, "Flow-induced similarity": of_flow}
     for name, values in expected.items():
-        row = written["rows"][name]
+        row = written["all_pairs"]["rows"][name]
         assert row["edit distance"] == pytest.approx(100 * stats.spearmanr(values, distances).statistic, abs=0.01)
         assert row["gold"] == pytest.approx(100 * stats.spearmanr(values, dev.gold).statistic, abs=0.01)
         assert f"{row['edit distance']:.2f}" in printed
-    assert (written["pairs"], written["task"], written["split"]) == (PAIRS["dev"], "sts-b", "dev")
+    assert (written["all_pairs"]["pairs"], written["task"], written["split"]) == (PAIRS["dev"], "sts-b", "dev")
+    assert written["close_pairs"]["pairs"] == np.sum(distances <= 4)
     model = ("--bert_hub", models[0].source.bert_hub, "--max_seq_length", 8, "--split", "test")
     succeeds("analyze", "lexical", *model, *flags, tmp_path / "plain")
-    written = results_of(tmp_path / "plain", "lexical")
+    written = results_of(tmp_path / "plain", "lexical")["all_pairs"]
     assert (list(written["rows"]), written["pairs"]) == ([*expected][:2], PAIRS["test"])
 
 

@@ -1,9 +1,10 @@
 """`bert-flow pretrain` on the command line: an encoder folder from text."""
 
+import importlib.util
 import json
 
 from bert_flow_tf import BertFlow
-from tests.refusals import succeeds
+from tests.refusals import refused, succeeds
 
 
 def test_the_text_makes_an_encoder_folder_that_loads_by_its_name(tiny_encoder_dir, tmp_path):
@@ -21,3 +22,18 @@ def test_the_text_makes_an_encoder_folder_that_loads_by_its_name(tiny_encoder_di
     left = sorted(path.name for path in (tmp_path / "encoder.pretraining").iterdir())
     assert left[:2] == ["config.json", "dev_losses.json"] and left[3:] == ["train_results.json"]
     assert BertFlow.from_hub(out, max_seq_length=8).encode("w1 w2").shape == (32,)
+
+
+def test_a_missing_extra_is_named_before_anything_is_written(tiny_encoder_dir, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "official" else find(name, *rest)
+    )
+    (tmp_path / "text.txt").write_text("w1 w2\n")
+    commands = {
+        "pretrain": ("pretrain", "--bert_hub", tiny_encoder_dir, "--text", tmp_path / "text.txt", "--out"),
+        "--to_tfhub": ("convert", "--bert_hub", tiny_encoder_dir, "--to_tfhub"),
+    }
+    for name, command in commands.items():
+        line = refused(*command, tmp_path / "out", unchanged=tmp_path)
+        assert line.startswith(f"{name}: ") and "pip install 'bert-flow-tf[models]'" in line

@@ -14,7 +14,7 @@ def test_a_run_is_reported_beside_other_results(sts_run, small_glue_dir, tmp_pat
     succeeds("evaluate", "--model", run, "--tasks", "stsb", "--glue_dir", small_glue_dir)
     printed = succeeds("report", "--runs", results, "--out", tmp_path / "out", "--title", "Cats & dogs").splitlines()
     assert f"{tmp_path}/out/report.html" in printed[-1]
-    evaluated = json.loads((run / "evaluation.json").read_text())["tasks"]["stsb"]["spearman"]["all"]
+    evaluated = json.loads((run / "evaluation.json").read_text())["tasks"]["stsb"]["by_metric"]["spearman"]["all"]
     text = (tmp_path / "out" / "report.html").read_text()
     assert "<title>Cats &amp; dogs</title>" in text
     row, *_ = [row for row in Page(text).rows if row[0] == str(run)]

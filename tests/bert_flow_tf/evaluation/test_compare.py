@@ -2,33 +2,32 @@
 
 import numpy as np
 
-from bert_flow_tf.evaluation import compare
-from bert_flow_tf.evaluation.compare import Split
+from bert_flow_tf.evaluation.calibration import Split, compare_calibrations
+from glow import FlowCalibrator
 from tests.refusals import user_error
 
 
-def splits(n=30, width=24):
-    """Return splits of `n` pairs with labels 0 and 1."""
+def compare(methods, *, width=24, seeds=(), fit_rows=None, **flow_options):
+    """Compare on 30 pairs with labels 0 and 1."""
     rng = np.random.default_rng(0)
-    parts = {name: rng.normal(size=(2 * n, width)).astype(np.float32) for name in ("train", "dev", "test")}
-    return {name: Split(rows, None if name == "train" else rng.uniform(size=n) > 0.5) for name, rows in parts.items()}
+    fitted, dev, test = (rng.normal(size=(60, width)).astype(np.float32) for _ in range(3))
+    dev, test = (Split(name, u, rng.uniform(size=30) > 0.5, "auc") for name, u in (("dev", dev), ("test", test)))
+    fit_rows = fitted if fit_rows is None else fit_rows
+    return compare_calibrations(
+        methods, fit_rows, dev, test, seeds, lambda seed: FlowCalibrator(seed=seed, **flow_options).fit(fit_rows)
+    )
 
 
 def test_labels_are_scored_by_auc_alone():
-    results = compare.compare_calibrations(splits(), metric="auc", methods=["natsv", "none"])
-    assert [row["method"] for row in results["rows"]] == ["natsv", "none"] and results["seeds"] == []
-    assert all({"auc"} == {"auc", "spearman", "pearson"} & row.keys() for row in results["rows"])
+    results = compare(["natsv", "none"])
+    assert [row.method for row in results] == ["natsv", "none"]
+    assert all(row.by_metric.keys() == {"auc"} for row in results)
 
 
 def test_options_and_embeddings_that_do_not_fit_are_named():
-    for found, keywords in {
-        "flow: ": {"methods": ["flow"], "seeds": []},
-        "flow: learning_rate: found -1": {"methods": ["flow"], "flow_options": {"learning_rate": -1}},
-        "whitening-25: n_components=25": {"methods": ["whitening-25"]},
-    }.items():
-        with user_error(found):
-            compare.compare_calibrations(splits(), **keywords)
-    found = splits()
-    found["dev"].embeddings[2 * 4 + 1, 7] = np.nan
-    with user_error("embeddings of dev: found NaN in row 9, column 7"):
-        compare.compare_calibrations(found, methods=["none"])
+    with user_error("flow: learning_rate: found -1"):
+        compare(["flow"], seeds=[1], learning_rate=-1)
+    with user_error("whitening-25: n_components=25"):
+        compare(["whitening-25"])
+    with user_error("embeddings: found NaN in row 9, column 7"):
+        compare(["none"], fit_rows=np.where(np.arange(240).reshape(10, 24) == 9 * 24 + 7, np.nan, 1))

@@ -1,10 +1,7 @@
 """Measures of isotropy have the known values of simple shapes."""
 
-import types
-
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -70,19 +67,13 @@ def test_constant_channels_are_counted_and_change_nothing_else():
     assert all(np.all(np.isfinite(value)) for value in vars(found).values())
 
 
-def test_a_change_is_of_the_embeddings_and_their_latents():
-    x = sample(0)
-    change = isotropy.change_by(types.SimpleNamespace(forward=tf.square), x)
-    assert change == isotropy.Change(isotropy.measure_isotropy(x), isotropy.measure_isotropy(x * x))
-
-
 def test_embeddings_without_an_answer_are_named():
-    for found, embeddings in {
-        "shape (1, 3)": np.ones((1, 3)),
-        "embedding 2 of 2": [[1.0, 0], [0, 0]],
-        "embedding 1 of 2": [[1.0, np.nan], [1, 0]],
-        "all 2 embeddings": [[1.0, 2], [1, 2]],
-    }.items():
+    for embeddings in (
+        np.ones((1, 3)),
+        [[1.0, 0], [0, 0]],
+        [[1.0, np.nan], [1, 0]],
+        [[1.0, 2], [1, 2]],
+    ):
         for measure in (isotropy.measure_isotropy, isotropy.gaussian_bits_per_dim):
-            with user_error(found):
+            with user_error(f"embeddings {list(np.shape(embeddings))}"):
                 measure(embeddings)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.evaluation.witness import Witness, judge, witness
+from bert_flow_tf.evaluation.witness import Witness, check_pairs, judge, witness
 from tests.refusals import user_error
 
 SENTENCES = [f"a{i} b{i} c{i} d{i}" for i in range(100)]
@@ -61,6 +61,6 @@ def test_judge_measures_the_change_on_labelled_pairs():
     assert found.low < found.after - found.before < found.high
     for b, scores, message in ((["a1"], [1, 2], "2 and 1 sentences"), (["b1"] * 2, [1, 1], "[1] as scores")):
         with user_error(f"pairs: found {message}"):
-            judge(embed, np.copy, ["a1", "a2"], b, scores)
+            check_pairs(["a1", "a2"], b, scores)
     found = judge(embed, np.copy, ["a1", "a2"], ["a1", "a2"], [1, 2])
     assert (found.before, found.after, found.low, found.high) == (0, 0, 0, 0)

@@ -86,7 +86,7 @@ def test_its_table_holds_the_scores_of_its_predictions(root):
     assert said.count("\n  done before\n") == 3
     rows = json.loads((root / "exp" / "reproduction.json").read_text())["tasks"]["stsb"]
     for name, row in (("last2avg", "STS-B, avg-last-2"), ("flow-target", "STS-B, avg-last-2 + flow")):
-        assert f"{100 * rows[name][0]['scores']['spearman']['all']:.2f}" == expected[row][1]
+        assert f"{100 * rows[name][0]['scores']['by_metric']['spearman']['all']:.2f}" == expected[row][1]
 
 
 def test_the_effect_has_scores_and_cosines_and_reruns_nothing(root):

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from bert_flow_tf.paper.figures import PRESETS
+from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.recipe.run import Outcome, Stage, main, read_environment, recipe_stages, run_stages, table
-from bert_flow_tf.results.records import Scores, TaskScores
+from bert_flow_tf.results.paper import PRESETS
+from bert_flow_tf.results.records import Scores
 from bert_flow_tf.sample_data import sample_glue_dir
 from tests.bert_flow_tf import records, small_runs
 from tests.refusals import refused_by, user_error
@@ -104,7 +105,7 @@ def test_a_wrong_variable_or_argument_is_named(variables):
 def test_table_has_scores_times_100_and_marks_a_fall():
     def outcome(title, seconds, spearman):
         of = {"title": "STS-B", "metric": "spearman", "split": "test", "source": "x", "pairs": 4}
-        found = TaskScores(**of, pearson={"all": 0.8}, spearman={"all": spearman})
+        found = TaskScores(**of, by_metric={"pearson": {"all": 0.8}, "spearman": {"all": spearman}})
         scores = Scores(made_by=records.MADE_BY, model=records.model(), tasks={"stsb": found})
         return Outcome(Stage(title, None), seconds, scores)
 

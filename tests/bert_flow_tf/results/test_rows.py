@@ -3,9 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from bert_flow_tf.results.records import summarize
+from bert_flow_tf.results.records import find_sources, summarize
 from bert_flow_tf.results.rows import score_rows
-from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.results import written

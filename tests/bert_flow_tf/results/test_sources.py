@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from bert_flow_tf.results.records import Predictions
-from bert_flow_tf.results.sources import find_sources
+from bert_flow_tf.results.records import Predictions, find_sources
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.results import written
 from tests.bert_flow_tf.results.written import write

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.paper.figures import Published
+from bert_flow_tf.results.paper import Published
 from bert_flow_tf.results.records import Checked, Verification
 from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.verdict import Claim, verdict
@@ -20,7 +20,7 @@ def row(ours, original=(), paper=None, **of_model):
     published = Published("BERT-base", paper, None, tuple(original))
     of_task = {"task": "STS-B", "split": "test", "metric": "spearman", "protocol": None, "pairs": 1379}
     model = records.model(pooling="avg", **of_model)
-    return ScoreRow(name="run", model=model, seeds=[], **of_task, values_x100=ours, agreement=None, published=published)
+    return ScoreRow(name="run", model=model, seeds=[], **of_task, values_x100=ours, published=published)
 
 
 def claim_of(name, scores):

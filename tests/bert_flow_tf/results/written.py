@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from bert_flow_tf.evaluation import protocols
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
+from bert_flow_tf.evaluation.lexical import Correlations
+from bert_flow_tf.evaluation.methods import CalibrationScores
+from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
@@ -25,11 +27,12 @@ def write(path, result, plot=None):
     return path
 
 
-def task_scores(title="STS-B", score=0.7308, pairs=1379, split="test", **more):
+def task_scores(title="STS-B", score=0.7308, pairs=1379, split="test", pearson=None, **more):
     """Return a task's scores; `score` is a number or a dict."""
     of_task = {"title": title, "metric": "spearman", "split": split, "source": f"glue/{title}", "pairs": pairs}
     by_protocol = score if isinstance(score, dict) else {"all": score}
-    return results.TaskScores(**of_task, spearman=by_protocol, **more)
+    by_metric = {"spearman": by_protocol} | ({"pearson": pearson} if pearson else {})
+    return TaskScores(**of_task, by_metric=by_metric, **more)
 
 
 def scores(model=CLS, **tasks):
@@ -41,7 +44,6 @@ def write_run(folder, model=CLS_FLOW, **tasks):
     cost = StageCost(seconds=12.5, peak_memory_mib=900)
     trained = TrainingResults(made_by=MADE_BY, model=model, steps=269, stages={"train": cost})
     write(folder / "train_results.json", trained)
-    (folder / "eval_results.txt").write_text("eval_loss_flow = -0.68\neval_pearsonr = 0.837\nglobal_step = 269\n")
     if tasks:
         write(folder / "evaluation.json", scores(model, **tasks))
     return folder
@@ -49,11 +51,9 @@ def write_run(folder, model=CLS_FLOW, **tasks):
 
 def write_all(folder):
     """Write results of every kind; return the folder."""
-    gold = np.random.default_rng(0).uniform(0, 5, 1379)
-    flow, plain = (results.Agreement(**protocols.agreement(gold / width, gold)) for width in (10, 6))
-    sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets={"MSRpar": {"pairs": 750}})
-    write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632, agreement=flow))
-    write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73, agreement=plain)))
+    sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108)
+    write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632))
+    write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73)))
     write(folder / "calibration.json", calibrations())
     write(folder / "lexical" / "results.json", lexical(), "lexical.svg")
     write(folder / "words" / "results.json", words(), "words.svg")
@@ -75,26 +75,26 @@ def reproduction(rows):
 
 
 def calibrations(model=CLS, *, task="sts-b", test_pairs=1379, fit_on="all"):
-    seeds = [results.SeedScores(seed=seed, spearman=0.783 + seed / 1000, fit_seconds=9.0) for seed in (1, 2)]
+    by_seed = {seed: {"spearman": 0.784 + sign * 5e-4} for seed, sign in ((1, 1), (2, -1))}
     rows = [
-        results.CalibrationRow(method="none", spearman=0.7308, seconds=0.1),
-        results.CalibrationRow(method="sn+natsv", k=6, dev=0.8, spearman=0.75, dev_by_k={"6": 0.8}, seconds=0.1),
-        results.CalibrationRow(method="whitening", spearman=0.79, seconds=0.1),
-        results.CalibrationRow(method="flow", spearman=0.7845, std=7e-4, median=0.7845, by_seed=seeds, seconds=20.0),
+        CalibrationScores(method="none", by_metric={"spearman": 0.7308}, seconds=0.1),
+        CalibrationScores(method="sn+natsv", k=6, dev_by_k={6: 0.8}, by_metric={"spearman": 0.75}, seconds=0.1),
+        CalibrationScores(method="whitening", by_metric={"spearman": 0.79}, seconds=0.1),
+        CalibrationScores(method="flow", by_metric={"spearman": 0.7845}, by_seed=by_seed, seconds=20.0),
     ]
     data = {"glue_dir": "glue", "pairs": {"train": 5749, "dev": 1500, "test": test_pairs}, "sentences_sha256": "c" * 64}
     data |= {"task": task, "metric": "spearman", "flow_model_config": "config_l3_d3_w32"}
-    fitted = {"fit_on": fit_on, "fit_rows": 100, "width": 384, "constant_channels": []}
-    return results.Calibrations(made_by=MADE_BY, model=model, **data, **fitted, seeds=[1, 2], rows=rows)
+    return results.Calibrations(made_by=MADE_BY, model=model, **data, fit_on=fit_on, dropout=False, rows=rows)
 
 
 def lexical(task="sts-b", split="dev"):
     rows = {"Gold similarity": {"edit distance": -24.55, "gold": 100.0}}
     rows |= {"BERT-induced similarity": {"edit distance": -30.0, "gold": 80.0}}
     near = {"Gold similarity": {"edit distance": 3.0, "gold": None}}
-    close = results.CloseCorrelations(max_distance=4, pairs=130, rows=near, undefined=["gold: undefined"])
-    data = {"task": task, "split": split, "pairs": 1500}
-    return results.Lexical(made_by=MADE_BY, model=records.model(), **data, rows=rows, close=close)
+    found = Correlations(pairs=1500, rows=rows, undefined=[])
+    close = Correlations(pairs=130, rows=near, undefined=["gold: undefined"])
+    about = {"made_by": MADE_BY, "model": records.model(), "task": task, "split": split}
+    return results.Lexical(**about, all_pairs=found, close_pairs=close)
 
 
 def words():

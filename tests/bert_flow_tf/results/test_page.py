@@ -1,11 +1,9 @@
 """A report's page and its tables."""
 
-import tensorflow as tf
-
-from bert_flow_tf.report import tables
-from bert_flow_tf.report.page import read_curves, write_report
+from bert_flow_tf.results import tables
+from bert_flow_tf.results.page import write_report
+from bert_flow_tf.results.records import find_sources
 from bert_flow_tf.results.rows import score_rows
-from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.results.table import WHY_FLOW
 from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf import records
@@ -20,11 +18,6 @@ def lines(table):
 
 def test_every_result_is_on_the_page_in_the_same_bytes(tmp_path):
     results = written.write_all(tmp_path / "results")
-    with tf.summary.create_file_writer(str(results / "run")).as_default():
-        for step in (10, 20):
-            tf.summary.scalar("flow_loss", 30.0 / step, step=step)
-            tf.summary.scalar("learning_rate", 0.1, step=step)
-    assert read_curves(results / "run") == {"flow_loss": [(10, 3.0), (20, 1.5)]}
     sources = find_sources([results])
     for name in ("one", "two"):
         write_report(tmp_path / name, "<script>alert(1)</script>", sources)
@@ -33,8 +26,8 @@ def test_every_result_is_on_the_page_in_the_same_bytes(tmp_path):
     page = Page(text)
     assert not page.all("script")
     assert [one["id"] for one in page.all("h2")] == [f"section-{i}" for i in range(1, 8)]
-    # Cosines, seeds, calibrations, three analyses and a curve have a picture each.
-    assert len(page.all("img")) == 7
+    # Three analyses have a picture.
+    assert len(page.all("img")) == 3
     assert all(one["src"].startswith("data:image/svg+xml;base64,") for one in page.all("img"))
     assert {"cls + flow (learned on STS-B; seed 1234)", "sn+natsv", "effective rank"} <= {
         cell for row in page.rows for cell in row
@@ -103,11 +96,9 @@ def test_isotropy_is_a_row_per_measure():
     assert table[-1] == "bits per dimension, diagonal Gaussian -1.2500 -"
 
 
-def test_undefined_measures_of_a_run_are_left_out(tmp_path):
-    run = written.write_run(tmp_path / "run")
-    (run / "eval_results.txt").write_text("eval_pearsonr = nan\neval_loss_flow = 1e-05\nloss = 2.0\n")
-    _, _, row = lines(tables.sources_table(find_sources([run])))
-    assert "cls, 64 word pieces STS-B 8,628 269 12.5 loss_flow = 1e-05 " in row
+def test_a_source_has_its_training_and_its_encoder(tmp_path):
+    _, _, row = lines(tables.sources_table(find_sources([written.write_run(tmp_path / "run")])))
+    assert "cls, 64 word pieces STS-B 8,628 269 12.5 " in row
     tuned = records.encoder("base", fine_tuning=Training(), fingerprint=records.DEMO)
     words = [tables.encoder_in_words(encoder) for encoder in (tuned, records.encoder(None))]
     assert words == ["base, fine-tuned: unknown (aaaaaaaa)", "encoder"]

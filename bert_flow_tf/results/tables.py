@@ -1,18 +1,15 @@
 """Tables of results for commands and reports."""
 
 import pathlib
-import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.files.reading import read_text
-from bert_flow_tf.paper.figures import fine_tuning_of, is_whole, paper_tables, table5
-from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Words, summarize
+from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
+from bert_flow_tf.evaluation.words import NEIGHBORS
+from bert_flow_tf.results.paper import fine_tuning_of, is_whole, table1, table5, table6
+from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Source, Words, summarize
 from bert_flow_tf.results.rows import ScoreRow, score_rows
-from bert_flow_tf.results.sources import Source
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
-from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Result, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
@@ -62,20 +59,21 @@ def calibration_table(result: Calibrations) -> Table:
     """
     model, task = result.model, task_title(result.task)
     model_key = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
-    scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
+    scores = {row.method: 100 * row.by_metric[result.metric] for row in result.rows}
     is_whole_task = is_whole(task, "test", result.pairs.get("test")) and result.fit_on == "all"
     rows, notes = [], set[str]()
     for row in result.rows:
         their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
         change = scores[row.method] - scores["none"] if row.method != "none" and "none" in scores else None
-        cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev)]
-        cells += [number(scores[row.method], spread=row.std and 100 * row.std), x100(row.pearson)]
-        cells += [number(change, sign="+"), number(row.seconds, 1)]
+        by_seed = [100 * of_seed[result.metric] for of_seed in row.by_seed.values()]
+        score = number(scores[row.method], spread=summarize(by_seed).std if by_seed else None)
+        cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev_by_k.get(row.k or 0)), score]
+        cells += [x100(row.by_metric.get("pearson")), number(change, sign="+"), number(row.seconds, 1)]
         rows.append([*cells, number(paper), their_row])
         notes |= {f"Table 5: {NOT_COMPARABLE}."} if their_row and model_key != ("base", None, "avg", 64) else set()
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
     title = f"{task}, test; {model_in_words(model)}; fitted on {result.fit_on}"
-    title += f", the flow with{'' if result.dropout else 'out'} dropout" if result.seeds else ""
+    title += f", the flow with{'' if result.dropout else 'out'} dropout" if "flow" in scores else ""
     return Table((*columns, "Table 5", "row of Table 5"), rows, title, (*notes,))
 
 
@@ -84,11 +82,11 @@ def lexical_table(result: Lexical) -> Table:
 
     The correlations are Spearman's, times 100. The paper's Table 6 is shown only for the development set of STS-B.
     """
-    on_paper = (task_title(result.task), result.split) == ("STS-B", "dev") and is_whole("STS-B", "dev", result.pairs)
-    paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
-    close, rows = result.close, []
-    within = f", edit distance ≤ {close.max_distance} ({close.pairs:,} pairs)"
-    for words, found, theirs in (("", result.rows, paper), (within, close.rows, {})):
+    key = task_title(result.task), result.split
+    on_paper = key == ("STS-B", "dev") and is_whole(*key, result.all_pairs.pairs)
+    paper = table6() if on_paper else {}
+    within, rows = f", edit distance ≤ {CLOSE_DISTANCE} ({result.close_pairs.pairs:,} pairs)", []
+    for words, found, theirs in (("", result.all_pairs.rows, paper), (within, result.close_pairs.rows, {})):
         for name, row in found.items():
             cells: list[Entry] = [name + words]
             for column in ("edit distance", "gold"):
@@ -97,20 +95,18 @@ def lexical_table(result: Lexical) -> Table:
     columns = ("similarity", "edit distance", "Table 6", "gold", "Table 6")
     # Gold scores do not depend on an encoder.
     notes = [f"Table 6: {NOT_COMPARABLE}, except for the gold similarity."] if paper else []
-    return Table(columns, rows, notes=[*notes, *close.undefined])
+    return Table(columns, rows, notes=[*notes, *result.all_pairs.undefined, *result.close_pairs.undefined])
 
 
 def words_table(result: Words) -> Table:
     """Return a table of norms and neighbours, beside the paper's Table 1."""
-    bins, paper = result.bins, paper_tables()["table1_word_embeddings"]
+    bins, paper = result.bins, table1()
     rows: list[list[Entry]] = [["words", "here", *(number(one.words, 0) for one in bins)]]
-    measures = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]
-    for key, title in (("mean_knn_l2_distance", "NN ℓ2 distance"), ("mean_knn_dot_product", "NN dot product")):
-        for k in getattr(bins[0], key):
-            values = [getattr(one, key).get(k) for one in bins]
-            measures.append((f"mean {k}-{title}", values, paper[key].get(str(k), [None] * len(bins))))
-    for measure, ours, theirs in measures:
-        rows += [[measure, "here", *map(number, ours)], [measure, "Table 1", *map(number, theirs)]]
+    measures = {"mean ℓ2 norm": [one.mean_l2_norm for one in bins]}
+    measures |= {f"mean {k}-NN ℓ2 distance": [one.mean_knn_l2_distance[k] for one in bins] for k in NEIGHBORS}
+    measures |= {f"mean {k}-NN dot product": [one.mean_knn_dot_product[k] for one in bins] for k in NEIGHBORS}
+    for measure, ours in measures.items():
+        rows += [[measure, "here", *map(number, ours)], [measure, "Table 1", *map(number, paper[measure])]]
     return Table(("measure", "of", *(f"{one.first:,} to {one.stop - 1:,}" for one in bins)), rows)
 
 
@@ -125,8 +121,8 @@ def isotropy_table(result: IsotropyResults) -> Table:
     return Table(("measure", *measures), rows)
 
 
-TABLES: dict[type, Any] = {Calibrations: calibration_table, Lexical: lexical_table, Words: words_table}
-TABLES |= {IsotropyResults: isotropy_table}
+TABLES: dict[type, Callable[..., Table]] = {Calibrations: calibration_table, IsotropyResults: isotropy_table}
+TABLES |= {Lexical: lexical_table, Words: words_table}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:
@@ -138,23 +134,16 @@ def sources_table(sources: Sequence[Source]) -> Table:
         encoder = getattr(model or result, "encoder", None)
         words = encoder_in_words(encoder) if isinstance(encoder, Encoder) else None
         embedding = f"{model.pooling}, {model.max_seq_length} word pieces" if model else None
-        learned: list[Entry] = [None] * 5
+        learned: list[Entry] = [None] * 4
         if isinstance(result, TrainingResults):
             training, stage = result.model.training, result.stages.get("train")
             if training is not None and training.task:
                 learned[:2] = [task_title(training.task), number(training.pairs, 0)]
-            learned[2:4] = [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
-            learned[4] = _evaluation(source.path.with_name(DEV_RESULTS_FILE))
+            learned[2:] = [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
         found = ", ".join(f"{name} {version}" for name, version in made_by.libraries.items())
         rows.append([source.label, made_by.command, words, embedding, *learned, found])
-    columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
+    columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds")
     return Table((*columns, "versions"), rows)
-
-
-def _evaluation(path: pathlib.Path) -> str:
-    """Return a run's metrics on dev, without those that are NaN."""
-    text = read_text(path, "an evaluation of run_siamese") if path.is_file() else ""
-    return ", ".join(re.findall(r"^eval_(\w+ = [-\d.e]+)$", text, re.MULTILINE))
 
 
 def model_in_words(model: Model) -> str:

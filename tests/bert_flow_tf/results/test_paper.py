@@ -1,11 +1,12 @@
 """A score is compared with comparable figures only."""
 
+import importlib.resources
 import json
 
 import pytest
 from msgspec.structs import replace
 
-from bert_flow_tf.paper.figures import fine_tuning_of, paper_tables, published_figures, table5
+from bert_flow_tf.results.paper import fine_tuning_of, published_figures, table5
 from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf.records import encoder, flow
 
@@ -119,7 +120,8 @@ def test_fine_tuning_is_the_papers_another_or_unknown():
 
 def test_every_run_of_the_original_is_the_references(reference_data):
     reference = json.loads((reference_data / "reference" / "tf1_runs.json").read_text())["sts_b_test"]
-    runs = paper_tables()["original"]["runs"]
+    paper = importlib.resources.files("bert_flow_tf.results").joinpath("paper.json")
+    runs = json.loads(paper.read_text("utf-8"))["original"]["runs"]
     assert len(runs) == len(reference) == 17
     for ours, theirs in zip(runs, reference, strict=True):
         config = theirs.get("flow_model_config", "config_l3_d3_w32") if theirs["flow"] else None

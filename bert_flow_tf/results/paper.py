@@ -4,7 +4,7 @@ import functools
 import importlib.resources
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.runs.record import BERT_NAMES, MASKED_LM, Encoder, Flow, Training
@@ -27,7 +27,7 @@ class Preset(NamedTuple):
     name: str
     title: str  # the row's words in the paper, after the encoder's name
     pooling: str  # `sentence_embedding_type`
-    flow: dict | None
+    flow: dict[str, Any] | None
     on_nli: bool = False  # True if the flow is learned on NLI sentences
 
 
@@ -51,9 +51,9 @@ class Published(NamedTuple):
 
 
 @functools.cache
-def paper_tables() -> dict:
-    """Return the figures of `figures.json`; do not change the dict."""
-    return json.loads(importlib.resources.files("bert_flow_tf.paper").joinpath("figures.json").read_text("utf-8"))
+def _tables() -> dict[str, Any]:
+    """Return the content of `paper.json`; do not change the dict."""
+    return json.loads(importlib.resources.files("bert_flow_tf.results").joinpath("paper.json").read_text("utf-8"))
 
 
 def published_figures(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published:
@@ -63,7 +63,7 @@ def published_figures(task: str, split: str, pooling: str, flow: Flow | None, en
       task: the paper's title. QNLI is compared by AUC on dev, the others by Spearman's correlation on test, and STS-12
         to STS-16 by the mean over their sets, weighted by size.
     """
-    tables, tuned, row, paper, seeds = paper_tables(), fine_tuning_of(encoder), None, None, None
+    tables, tuned, row, paper, seeds = _tables(), fine_tuning_of(encoder), None, None, None
     if split != ("dev" if task == "QNLI" else "test"):
         return Published()
     title = _row_title(task, pooling, flow)
@@ -85,13 +85,23 @@ def published_figures(task: str, split: str, pooling: str, flow: Flow | None, en
     return Published(row, paper, seeds, tuple(found))
 
 
+def table1() -> dict[str, list[float]]:
+    """Return Table 1's means by measure, for each range of ranks."""
+    return _tables()["table1_word_embeddings"]["rows"]
+
+
 def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None:
     """Return Table 5's row and figure for a calibration, or None."""
-    table = paper_tables()["table5_calibration_baselines"]
+    table = _tables()["table5_calibration_baselines"]
     row = table["methods"].get(method)
     if row is None or task != "STS-B" or (method == "flow" and flow_config not in _PAPER_FLOWS):
         return None
     return row, table["rows"][row]
+
+
+def table6() -> dict[str, dict[str, float]]:
+    """Return Table 6's correlations of each similarity, times 100."""
+    return _tables()["table6_lexical"]["rows"]
 
 
 def fine_tuning_of(encoder: Encoder) -> str | None:
@@ -110,7 +120,7 @@ def fine_tuning_of(encoder: Encoder) -> str | None:
 
 def is_whole(task: str, split: str, pairs: int | None) -> bool:
     """True if a whole split, or `all`, has this many pairs."""
-    fewest, most = paper_tables()["pairs"].get(f"{task} {split}", (1, 0))
+    fewest, most = _tables()["pairs"].get(f"{task} {split}", (1, 0))
     return fewest <= (pairs or 0) <= most
 
 

@@ -1,1 +1,0 @@
-"""The page of a report, and the tables that commands print."""
