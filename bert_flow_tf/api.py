@@ -14,22 +14,21 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.encoder.provenance import encoder_record
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
+from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
-from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
+from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
 from bert_flow_tf.evaluation.witness import judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
+from bert_flow_tf.model.provenance import encoder_record
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, run_checkpoint
 from bert_flow_tf.runs.record import Flow, Model, Setting, Training, model_at
 from bert_flow_tf.runs.settings import FitSettings, PartSettings, PretrainSettings, chosen, suggesting_arguments
 from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
@@ -292,7 +291,7 @@ class BertFlow:
           prompt_name: a key of `prompts`, instead of `prompt`.
           batch_size: sentences per step; None for up to 2,048 word pieces per step, the fastest on CPUs.
           show_progress_bar: None shows it on a terminal only.
-          precision: "int8", "uint8", "binary" or "ubinary" for smaller embeddings, see `encoder.stream.quantized`.
+          precision: "int8", "uint8", "binary" or "ubinary", see `evaluation.similarities.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
           output_value: only the default is supported.

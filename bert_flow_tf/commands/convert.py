@@ -9,6 +9,7 @@ from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT, TF_HUB_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
+from bert_flow_tf.runs.folder import run_checkpoint
 from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def convert(
 def _encoder(
     tf1_checkpoint: str | None, run: str | None, hub: str | None, preprocess_hub: str | None, lower: bool | None
 ) -> "Pretrained":
-    from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1, run_checkpoint
+    from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
     from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder, trained_encoder
     from bert_flow_tf.encoder.weights import Pretrained
 

@@ -9,7 +9,7 @@ from typing import Any
 from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, HUGGING_FACE_FILES, SOURCE_FILE, read_encoder_record
-from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint, read_run, read_tf1
+from bert_flow_tf.encoder.convert.from_checkpoint import read_run, read_tf1
 from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.convert.tf_hub import find_saved_model, read_tf_hub
 from bert_flow_tf.encoder.handles import check_handle
@@ -20,6 +20,7 @@ from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
+from bert_flow_tf.runs.folder import config_of_checkpoint
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
 # The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.

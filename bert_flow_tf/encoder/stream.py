@@ -19,7 +19,6 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import parts
 
-ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 # Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
 _TOKENS_PER_BATCH = 2048
 
@@ -179,21 +178,3 @@ def dropout_batcher(
     call = functools.partial(encoder.__call__, training=True, dropout_seed=seed)
     encode = tf.function(call, input_signature=[specs], autograph=False)
     return SentenceBatcher(encode, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
-
-
-def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
-    """Return embeddings [n, D] in one of `ENCODE_PRECISIONS`, as sentence-transformers.
-
-    `uint8` divides each channel's range over these rows into 255 steps, so compare these rows only with each other.
-    `ubinary` packs bits, 1 for numbers above 0, into uint8 [n, ceil(D / 8)], highest bit first. `int8` and `binary` are
-    `uint8` and `ubinary` minus 128.
-    """
-    if precision == "float32":
-        return embeddings
-    if precision.endswith("binary"):
-        levels = np.packbits(embeddings > 0, axis=-1)
-    else:
-        low, high = embeddings.min(axis=0, initial=np.inf), embeddings.max(axis=0, initial=-np.inf)
-        steps = (high - low) / 255
-        levels = np.clip(np.floor((embeddings - low) / np.where(steps == 0, 1, steps)), 0, 255).astype(np.uint8)
-    return levels if precision.startswith("u") else (levels.astype(np.int16) - 128).astype(np.int8)

@@ -11,6 +11,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import sentence_list
 
+ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
+
 
 def _normalized(x: np.ndarray) -> np.ndarray:
     return tf.nn.l2_normalize(x, axis=-1).numpy()
@@ -47,3 +49,21 @@ def embeddings_of(values: object, name: str, encode: Callable[[list[str]], np.nd
     if rows.ndim != 2 or not rows.shape[1]:
         raise UserError(f"{name}: found shape {list(given.shape)}, expected sentences or embeddings [n, D]")
     return rows
+
+
+def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
+    """Return embeddings [n, D] in one of `ENCODE_PRECISIONS`, as sentence-transformers.
+
+    `uint8` divides each channel's range over these rows into 255 steps, so compare these rows only with each other.
+    `ubinary` packs bits, 1 for numbers above 0, into uint8 [n, ceil(D / 8)], highest bit first. `int8` and `binary` are
+    `uint8` and `ubinary` minus 128.
+    """
+    if precision == "float32":
+        return embeddings
+    if precision.endswith("binary"):
+        levels = np.packbits(embeddings > 0, axis=-1)
+    else:
+        low, high = embeddings.min(axis=0, initial=np.inf), embeddings.max(axis=0, initial=-np.inf)
+        steps = (high - low) / 255
+        levels = np.clip(np.floor((embeddings - low) / np.where(steps == 0, 1, steps)), 0, 255).astype(np.uint8)
+    return levels if precision.startswith("u") else (levels.astype(np.int16) - 128).astype(np.int8)

@@ -6,7 +6,6 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.weights import check_arrays
@@ -14,6 +13,7 @@ from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.runs.folder import config_of_checkpoint
 from bert_flow_tf.runs.record import Model
 from bert_flow_tf.runs.settings import Losses
 from glow.affine import AffineMap

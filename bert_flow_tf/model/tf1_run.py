@@ -9,10 +9,8 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder import provenance
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
-from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint, run_step
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
@@ -21,10 +19,10 @@ from bert_flow_tf.files.atomic import new_output, output_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.reading import file_digest
-from bert_flow_tf.model import build
+from bert_flow_tf.model import build, provenance
 from bert_flow_tf.model.build import TF1_OUTPUT_WEIGHTS, build_model
 from bert_flow_tf.runs import record
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, run_checkpoint, run_step
 from bert_flow_tf.runs.record import RunConfig, Training
 from bert_flow_tf.runs.settings import flow_config
 from glow.config import DEFAULT_CONFIG

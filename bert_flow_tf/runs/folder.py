@@ -24,8 +24,9 @@ from typing import Any
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import is_temporary, locked, remove, write_atomically
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.reading import read_text
+from bert_flow_tf.files.reading import AnyPath, read_text
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -71,6 +72,25 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
             path.unlink(missing_ok=True)
         write_json(path.with_suffix(".json"), record)
     write_atomically(path, text)
+
+
+def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
+    """Return the `config.json` of a run's checkpoint; None for other checkpoints."""
+    # A TF1 checkpoint may lie beside another program's config.json.
+    is_runs = (prefix.parent / CONFIG_FILE).is_file() and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix).shapes
+    return read_config(prefix.parent) if is_runs else None
+
+
+def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
+    """Return prefix and configuration of a run's last, or named, checkpoint."""
+    prefix = checkpoint_prefix(run)
+    if (config := config_of_checkpoint(prefix)) is None:
+        raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")
+    return prefix, config
+
+
+def run_step(prefix: AnyPath) -> int:
+    return int(Checkpoint(prefix)["step/.ATTRIBUTES/VARIABLE_VALUE"])
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

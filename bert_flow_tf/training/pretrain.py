@@ -18,7 +18,6 @@ from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.provenance import encoder_record
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.encoder.weights import EncoderRecord
@@ -27,6 +26,7 @@ from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
+from bert_flow_tf.model.provenance import encoder_record
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, check_run, locked_run, start_run
 from bert_flow_tf.runs.record import MASKED_LM, Model, RunConfig, Training, TrainingResults, made_by
 from bert_flow_tf.runs.settings import PretrainSettings

@@ -9,18 +9,16 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.data.tasks import concatenate, get_task, read_split
-from bert_flow_tf.encoder import provenance
-from bert_flow_tf.encoder.convert.from_checkpoint import run_step
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
-from bert_flow_tf.model import build
+from bert_flow_tf.model import build, provenance
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.results.records import Predictions
 from bert_flow_tf.runs.cluster import Cluster
-from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, check_run, differences, start_run, write_result
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, check_run, differences, run_step, start_run, write_result
 from bert_flow_tf.runs.record import CONFIG_FILE, Flow, Model, RunConfig, Training, made_by, model_at, read_config
 from bert_flow_tf.runs.settings import RunSettings
 from bert_flow_tf.training import pairs

@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from bert_flow_tf.data.tasks import Examples, Task
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.evaluation import protocols
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.record import Model
 from bert_flow_tf.runs.settings import ScoringSettings
+from bert_flow_tf.training.cache import cached_embeddings
 from bert_flow_tf.training.pairs import scaled_labels, tokenize_pairs
 
 _PAIRS_PER_BATCH = 1024

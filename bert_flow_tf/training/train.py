@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import dropout_batcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -24,6 +23,7 @@ from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN
 from bert_flow_tf.runs.record import RunConfig, StageCost, TrainingResults, model_at
 from bert_flow_tf.runs.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.training import callbacks
+from bert_flow_tf.training.cache import cached_embeddings
 from bert_flow_tf.training.devices import Workers
 from bert_flow_tf.training.pairs import Pairs, embedded_batches, ordered, token_batches
 from bert_flow_tf.training.schedule import WarmupLinearDecay

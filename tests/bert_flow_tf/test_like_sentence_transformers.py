@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, quantized
-from bert_flow_tf.evaluation.similarities import FUNCTIONS
+from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, quantized
 from tests.refusals import user_error
 
 GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "sentence_transformers.md"

@@ -1,15 +1,12 @@
 """Read an encoder from a checkpoint of TF1 or of a run."""
 
-import pathlib
 import re
 
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
 from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, check_arrays, read_tf1_config, variable_shapes
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
 from glow.tf1_checkpoint import FLOW_SCOPE
 
 # Training adds these variables to the encoder's: heads, the optimiser's moments, BERT-flow's flow.
@@ -40,25 +37,6 @@ def read_tf1(
     weights = stored.read(name for name in stored.shapes if not _EXTRAS.match(name))
     check_arrays(weights, variable_shapes(config), prefix, "this configuration")
     return Pretrained(config, vocab, weights, EncoderRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case))
-
-
-def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
-    """Return the `config.json` of a run's checkpoint; None for other checkpoints."""
-    # A TF1 checkpoint may lie beside another program's config.json.
-    is_run = (prefix.parent / CONFIG_FILE).is_file() and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix).shapes
-    return read_config(prefix.parent) if is_run else None
-
-
-def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
-    """Return prefix and configuration of a run's last, or named, checkpoint."""
-    prefix = checkpoint_prefix(run)
-    if (config := config_of_checkpoint(prefix)) is None:
-        raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")
-    return prefix, config
-
-
-def run_step(prefix: AnyPath) -> int:
-    return int(Checkpoint(prefix)[f"step{_SUFFIX}"])
 
 
 def read_run(prefix: AnyPath, start: Pretrained) -> Pretrained:

@@ -11,8 +11,8 @@ import pytest
 import safetensors.numpy
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.encoder.provenance import encoder_record
 from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.model.provenance import encoder_record
 from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import pretrain as pretraining
 from bert_flow_tf.training.devices import configure_devices

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder import cache
 from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.training import cache
 from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
 
 

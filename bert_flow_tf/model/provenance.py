@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.runs.folder import config_of_checkpoint
 from bert_flow_tf.runs.record import Encoder, Model, Setting, Training, encoder_name, model_at
 from glow.tf1_checkpoint import is_flow_name
 
