@@ -17,7 +17,6 @@ from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
@@ -88,7 +87,7 @@ class BertFlow:
         self.sentence_embedding_type = record.pooling
         self._max_seq_length = record.max_seq_length
         self.encoder_trained = encoder_trained
-        self.tokenizer = Tokenizer.from_source(source)
+        self.tokenizer = source.tokenizer()
         self.encoder = model.encoder
         self.dtype = dtype
         self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder

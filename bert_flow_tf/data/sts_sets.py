@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_flow_tf.data import datasets, tasks
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.files.reading import parse_number, read_lines
 
 SENTEVAL_SUBSETS = {
     "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -138,17 +139,17 @@ def senteval_folder(senteval_dir: str | os.PathLike | None, folder: str, name: s
 
 
 def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLike, name: str) -> ScoredPairs:
-    pairs = [line.split("\t") for line in tasks.read_lines(input_path)]
+    pairs = [line.split("\t") for line in read_lines(input_path)]
     for number, columns in enumerate(pairs, start=1):
         if len(columns) != 2:
             raise UserError(f"{input_path}, line {number}: found {len(columns)} columns, expected two sentences")
     # Keep empty lines at the end, because the last pairs may have no score.
-    gold = tasks.read_lines(gold_path, keep_empty_end=True)
+    gold = read_lines(gold_path, keep_empty_end=True)
     scored = [number for number, line in enumerate(gold) if line.strip()]
     if not scored or len(gold) < len(pairs) or scored[-1] >= len(pairs):
         found = f"found {len(gold)} gold lines with {len(scored)} scores"
         raise UserError(f"{gold_path}: {found} for the {len(pairs)} pairs of {input_path}, expected a line per pair")
-    scores = [tasks.parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
+    scores = [parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
     return ScoredPairs(name, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored], np.array(scores))
 
 

@@ -14,7 +14,6 @@ The published numbers depend on some quirks of the original, so they are kept:
 
 import dataclasses
 import logging
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
-from bert_flow_tf.files.reading import read_text, reading
+from bert_flow_tf.files.reading import parse_number, read_lines
 
 SPLITS = ("train", "dev", "test")
 
@@ -221,24 +220,6 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     if not task.is_regression or layout is None or layout.label_column is None:
         raise UserError(f"{task.name} has no gold scores for its {split} split; use another split or task")
     return np.asarray(_read(task, layout, os.path.join(glue_dir, task.directory))[2], np.float64)
-
-
-def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keep_empty_end: bool = False) -> list[str]:
-    """Return a UTF-8 file's lines without empty lines at the end."""
-    text = read_text(path, expected)
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-    while lines and not lines[-1] and not keep_empty_end:
-        lines.pop()
-    return lines
-
-
-def parse_number(text: str, source: str) -> float:
-    """Parse a finite number; a `UserError` begins with `source`."""
-    with reading(source, "a number"):
-        number = float(text)
-    if not math.isfinite(number):
-        raise UserError(f"{source}: found {text!r}, expected a finite number")
-    return number
 
 
 def task_folder(task: Task, data_dir: str | os.PathLike) -> str:

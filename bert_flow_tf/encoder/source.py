@@ -14,6 +14,7 @@ from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.convert.tf_hub import find_saved_model, read_tf_hub
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.saved_model_encoder import Program
+from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
@@ -56,6 +57,9 @@ class EncoderSource:
     def fingerprint(self) -> str:
         """The SHA-256 of weights, vocabulary and case, equal for every format."""
         return self.pretrained.fingerprint
+
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer(self.pretrained.vocab, self.do_lower_case)
 
     @property
     def files(self) -> EncoderFiles:

@@ -8,17 +8,12 @@ case folding, which gives other ids for ß, ﬁ, ½ or full-width letters.
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tensorflow_text as text
 
-from bert_flow_tf.data.tasks import read_lines
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.reading import reading
-
-if TYPE_CHECKING:
-    from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.files.reading import read_lines, reading
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORD_CHARS = 200  # A longer word becomes [UNK].
@@ -54,10 +49,6 @@ class Tokenizer(tf.Module):
         options = {"unknown_token": "[UNK]", "max_bytes_per_word": 4 * MAX_WORD_CHARS, "token_out_type": tf.int32}
         with reading("vocabulary", "word pieces"):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
-
-    @classmethod
-    def from_source(cls, source: "EncoderSource") -> "Tokenizer":
-        return cls(source.pretrained.vocab, source.do_lower_case)
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of the sentences' pieces: ragged int32 [n, (pieces)]."""

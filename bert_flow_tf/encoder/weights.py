@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.files.json_files import FORMAT_VERSION, Positive, read_json
 from bert_flow_tf.files.reading import AnyPath, reading
-from bert_flow_tf.runs.record import Positive, Training
+from bert_flow_tf.runs.record import Training
 
 LAYER_NORM_EPS = 1e-12
 Activation = Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]

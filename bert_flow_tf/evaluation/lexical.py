@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import spearman
-from bert_flow_tf.runs.record import Count
+from bert_flow_tf.files.json_files import Count
 
 CLOSE_DISTANCE = 4  # as in the paper's Figure 2
 GOLD, BERT, FLOW = "Gold similarity", "BERT-induced similarity", "Flow-induced similarity"

@@ -3,7 +3,7 @@
 import msgspec
 
 from bert_flow_tf.errors import ArgumentError, suggest
-from bert_flow_tf.runs.record import Count, Positive, Seconds
+from bert_flow_tf.files.json_files import Count, Positive, Seconds
 from bert_flow_tf.runs.settings import FIT_METHOD
 
 TUNED = ("natsv", "sn+natsv")  # These choose k on dev.

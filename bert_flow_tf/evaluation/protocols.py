@@ -15,7 +15,8 @@ import numpy.typing as npt
 from bert_flow_tf.data import tasks
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.runs.record import Count
+from bert_flow_tf.files.json_files import Count
+from bert_flow_tf.files.reading import parse_number, read_lines
 
 # Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7 apart.
 _ROUNDING = 1e-6
@@ -139,8 +140,8 @@ def check_spread(similarities: np.ndarray, label: str) -> None:
 
 def read_predictions(path: str | os.PathLike) -> np.ndarray:
     """Read a file with one number per line, float64 [n]."""
-    lines = tasks.read_lines(path, "a file of predictions")
-    return np.asarray([tasks.parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])
+    lines = read_lines(path, "a file of predictions")
+    return np.asarray([parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])
 
 
 def score_predictions(

@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -14,6 +14,9 @@ from bert_flow_tf.files.reading import reading
 # Increase this when a file's format changes; the demo encoder's folder is named after it.
 FORMAT_VERSION = 3
 T = TypeVar("T")
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True) -> T:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import math
 import os
 import pathlib
 import re
@@ -35,6 +36,24 @@ def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
 def read_text(path: str | os.PathLike, expected: str) -> str:
     with reading(path, expected):
         return pathlib.Path(path).read_bytes().decode("utf-8-sig")
+
+
+def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keep_empty_end: bool = False) -> list[str]:
+    """Return a UTF-8 file's lines without empty lines at the end."""
+    text = read_text(path, expected)
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    while lines and not lines[-1] and not keep_empty_end:
+        lines.pop()
+    return lines
+
+
+def parse_number(text: str, source: str) -> float:
+    """Parse a finite number; a `UserError` begins with `source`."""
+    with reading(source, "a number"):
+        number = float(text)
+    if not math.isfinite(number):
+        raise UserError(f"{source}: found {text!r}, expected a finite number")
+    return number
 
 
 def is_remote(path: str | os.PathLike) -> bool:

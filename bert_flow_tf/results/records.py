@@ -14,9 +14,9 @@ from bert_flow_tf.evaluation.lexical import Correlations
 from bert_flow_tf.evaluation.methods import CalibrationScores
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.words import RankBin
-from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.json_files import Count, read_json
 from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import Count, Encoder, Model, Result, TrainingResults, is_run
+from bert_flow_tf.runs.record import Encoder, Model, Result, TrainingResults, is_run
 
 SCORES_FILE = "recipe_scores.json"
 RESULTS_FILE = "results.json"

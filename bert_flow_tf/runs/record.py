@@ -5,19 +5,15 @@ import importlib.metadata
 import pathlib
 import platform
 import re
-from typing import Annotated
 
 import msgspec
 
 import bert_flow_tf
-from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, Positive, Seconds, read_json
 from bert_flow_tf.files.reading import file_digest
 from glow.config import GlowConfig
 
 CONFIG_FILE = "config.json"
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 Setting = bool | int | float | str | None
 
 # The paper's encoders have these short names and BERT checkpoints.

@@ -18,11 +18,10 @@ from tqdm import tqdm
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folder
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
-from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
+from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, read_json, write_json
 from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.files.sentence_files import input_format, read_tables
 from bert_flow_tf.model.saved_model import EmbeddingModel
-from bert_flow_tf.runs.record import Count
 from bert_flow_tf.runs.settings import PartSettings
 
 if TYPE_CHECKING:

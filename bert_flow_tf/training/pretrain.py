@@ -72,7 +72,7 @@ def pretrain(
             _remove_checkpoints(run_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
         strategy = configure_devices(None, settings.train_batch_size)
-        tokenizer = Tokenizer.from_source(source)
+        tokenizer = source.tokenizer()
         pieces = _tokenize(tokenizer, sentences, settings.max_seq_length - 2)
         config = _run_config(source, settings, pieces)
         resumed = check_run(run_dir, config, overwrite, [out])

@@ -10,7 +10,6 @@ from absl import logging
 
 from bert_flow_tf.data.tasks import concatenate, get_task, read_split
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
@@ -68,11 +67,8 @@ class Run:
     def _train(self, stages: Stages) -> Trained:
         settings, training, is_chief = self.settings, self.settings.training, self.workers.is_chief
         source = resolve_encoder(**settings.model.encoder_arguments)
-        tokenizer, length, labelled = (
-            Tokenizer.from_source(source),
-            settings.model.max_seq_length,
-            settings.losses.num_examples,
-        )
+        tokenizer, length = source.tokenizer(), settings.model.max_seq_length
+        labelled = settings.losses.num_examples
         found, count = pairs.read_training_data(settings.data, tokenizer, length, labelled, training.seed)
         config, total = self.config(source, count, pairs.fingerprint(found)), training.total_steps(count)
         resumed = is_chief and self.check(config)

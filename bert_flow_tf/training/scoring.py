@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from bert_flow_tf.data.tasks import Examples, Task
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.evaluation import protocols
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.siamese import SiameseBertFlow
@@ -38,7 +37,7 @@ class Trained(NamedTuple):
     def outputs(self, examples: Examples, task: Task) -> dict[str, np.ndarray]:
         """Return the model's outputs [n, ...] and the supervised `example_loss`."""
         encoder, labels = self.model.encoder, scaled_labels(examples, task)
-        tokenizer = Tokenizer.from_source(encoder.source)
+        tokenizer = encoder.source.tokenizer()
         pieces = tokenize_pairs(tokenizer, examples, labels, self.max_seq_length).pieces
         embed = functools.partial(cached_embeddings, cache_dir=self.cache_dir) if self.cache_dir else stream.embed
         u = embed(encoder, tokenizer, pieces, self.max_seq_length, pad_to_max=self.pad_to_max)

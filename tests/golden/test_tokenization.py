@@ -10,7 +10,6 @@ import tokenizers
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.data.tasks import read_split
 from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def differing(texts, found, expected):
 
 def test_all_awkward_strings(source, reference, deviation):
     texts, length, expected = reference
-    tokenizer = Tokenizer.from_source(source)
+    tokenizer = source.tokenizer()
     found = tokenizer.pack(tokenizer.tokenize(tf.constant(texts)), length, pad_to_max=True)
     wrong = differing(texts, found["input_word_ids"].numpy(), expected)
     print(*wrong, sep="\n")
@@ -78,7 +77,7 @@ def test_every_sentence_of_the_sts_benchmark(source, reference_data, deviation, 
     examples = read_split("STS-B", str(reference_data / "data" / "glue" / "STS-B"), split)
     sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
     assert len(sentences) == len(lengths) == count
-    found = Tokenizer.from_source(source)(tf.constant(sentences), 64)
+    found = source.tokenizer()(tf.constant(sentences), 64)
     rows = tf.RaggedTensor.from_tensor(found["input_word_ids"], lengths=tf.reduce_sum(found["input_mask"], axis=1))
     expected = np.split(ids, np.cumsum(lengths)[:-1])
     wrong = differing(sentences, rows.to_list(), [row.tolist() for row in expected])

@@ -5,13 +5,12 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 from tests.refusals import user_error
 
 
 @pytest.fixture(scope="module")
 def small_inputs(small_source):
-    return Tokenizer.from_source(small_source)(tf.constant(["The cats sat.", "cat"]), 10)
+    return small_source.tokenizer()(tf.constant(["The cats sat.", "cat"]), 10)
 
 
 def test_dropout_is_that_of_seed_and_number_alone(small_source, small_inputs):

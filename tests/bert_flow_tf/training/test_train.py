@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.build import checkpoint_parts, restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import read_config
@@ -145,7 +144,7 @@ def test_early_stopping_ends_when_the_score_falls(flow_values):
 def test_initialisation_takes_a_batch_and_a_cache_no_dropout(flow_values, flag, drops, before):
     settings, model, _ = train(flow_values, exp_name=flag, num_train_epochs=0.34, **{flag: True})
     assert bool(list(settings.output_dir.glob("embeddings-*"))) == (not drops)
-    tokenizer = Tokenizer.from_source(model.encoder.source)
+    tokenizer = model.encoder.source.tokenizer()
     pairs, _ = read_training_data(settings.data, tokenizer, 10, 0, seed=1234)
     pack = functools.partial(tokenizer.pack, max_seq_length=10)
     batches = token_batches(pairs, ordered(len(pairs.labels), 8, seed=1234), pack, 0, slice(None))

@@ -10,7 +10,6 @@ import tensorflow as tf
 from benchmarks.peers import peer_environment
 from bert_flow_tf import BertFlow
 from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 from tests.refusals import succeeds, user_error
 
 LENGTH = 16
@@ -95,7 +94,7 @@ def test_tf_hubs_export_is_read_again_as_the_same_encoder(place, tiny_source, re
     assert source.fingerprint == tiny_source.fingerprint
     texts = tf.constant(["A cat sat, on Ünder 3 mats."])
     preprocess = tf.saved_model.load(str(place / "hub" / "preprocess"))
-    ids = Tokenizer.from_source(source)(texts, 128, pad_to_max=True)["input_word_ids"]
+    ids = source.tokenizer()(texts, 128, pad_to_max=True)["input_word_ids"]
     np.testing.assert_array_equal(preprocess(texts)["input_word_ids"], ids)
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.saved_model_encoder import Program
 from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.runs.record import EncoderFiles
 from tests.refusals import user_error
@@ -52,7 +52,7 @@ def test_a_bert_is_read_with_its_activation_and_case(small_hub_dir, small_source
 def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(save_wrapped, small_source):
     source = resolve_encoder(bert_hub=save_wrapped(in_bfloat16))
     assert isinstance(source.pretrained, Program)
-    inputs = Tokenizer.from_source(source)(tf.constant(["The cats sat.", "cat"]), 10)
+    inputs = source.tokenizer()(tf.constant(["The cats sat.", "cat"]), 10)
     expected = SentenceEncoder(small_source, "avg", trainable=False)(inputs)
     for trainable in (False, True):
         encoder = SentenceEncoder(source, "avg", trainable=trainable)

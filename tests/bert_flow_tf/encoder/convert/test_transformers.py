@@ -9,7 +9,6 @@ import tensorflow as tf
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.encoder.tokenizer import Tokenizer
 
 LENGTH = 24
 WITHOUT_POOLER = ("bert_masked_lm_sharded", "distilbert")
@@ -39,7 +38,7 @@ def texts(golden_dir):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_ids_and_states_are_those_of_transformers(folders, texts, name):
     expected, source = np.load(folders / f"{name}.npz"), resolve_encoder(bert_hub=folders / name)
-    tokenizer, encoder = Tokenizer.from_source(source), SentenceEncoder(source, "avg", trainable=False)
+    tokenizer, encoder = source.tokenizer(), SentenceEncoder(source, "avg", trainable=False)
     assert source.pretrained.weights["bert/pooler/dense/kernel"].any() == (name not in WITHOUT_POOLER)
     pieces = tokenizer.tokenize(tf.constant(texts))
     found = tokenizer.pack(pieces, LENGTH, pad_to_max=True)["input_word_ids"]
