@@ -1,24 +1,47 @@
 """`bert-flow calibrate`: the paper's Table 5."""
 
+import dataclasses
 import hashlib
 import pathlib
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 import numpy as np
 
-from bert_flow_tf.commands.options import FLOW_OPTION, ModelOptions, model_options, name_list, seed_list, task_option
+from bert_flow_tf.commands.options import (
+    ModelOptions,
+    model_options,
+    name_list,
+    seed_list,
+    setting_options,
+    task_option,
+)
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import Task, read_split
 from bert_flow_tf.evaluation.methods import check_name, is_method
 from bert_flow_tf.runs.record import made_by
+from bert_flow_tf.runs.settings import Settings, flag, flow_config
+from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from bert_flow_tf.results.records import Calibrations
 
 _METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "whitening-256", "flow")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CalibrateSettings(Settings):
+    """The settings of the flow and the rows that calibrations learn from."""
+
+    fit_on: str = flag("all", "Splits to fit on.", choices=("all", "train"))
+    flow_model_config: str = flag(DEFAULT_CONFIG, "Configuration of the flow.")
+    dropout: bool = flag(True, "Dropout while the flow learns, as in the original.", option="dropout/--no_dropout")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flow_config(self.flow_model_config)
 
 
 @click.command(epilog="\b\nbert-flow calibrate --bert_hub demo --pooling cls --glue_dir glue_data")
@@ -27,9 +50,7 @@ _METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whiteni
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", callback=name_list(), metavar="LIST", help="Calibrations, see above.  [default: all]")
 @click.option("--seeds", callback=seed_list, default="3", metavar="N|LIST", help="Flow seeds: 1 to N, or a list: 7,8.")
-@click.option("--fit_on", type=click.Choice(["all", "train"]), default="all", help="Splits to fit on.")
-@FLOW_OPTION
-@click.option("--dropout/--no_dropout", default=True, help="Dropout while the flow learns, as in the original.")
+@setting_options(CalibrateSettings)
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
 def calibrate(
@@ -38,9 +59,7 @@ def calibrate(
     glue_dir: str,
     methods: list[str] | None,
     seeds: list[int],
-    fit_on: Literal["all", "train"],
-    flow_model_config: str,
-    dropout: bool,
+    settings: CalibrateSettings,
     out: str | None,
     overwrite: bool,
 ) -> None:
@@ -66,11 +85,11 @@ def calibrate(
 
     ends = 2 * np.cumsum([len(train), len(dev)])
     splits = zip(("dev", "test"), np.split(rows, ends)[1:], (dev.gold, test.gold), strict=True)
-    fit_rows = rows if fit_on == "all" else rows[: ends[0]]
+    fit_rows = rows if settings.fit_on == "all" else rows[: ends[0]]
 
     def learn_flow(seed: int) -> FlowCalibrator:
-        u = loaded.encode_pooled(sentences[: len(fit_rows)], dropout_seed=seed) if dropout else fit_rows
-        return FlowCalibrator(flow_model_config, seed=seed).fit(u)
+        u = loaded.encode_pooled(sentences[: len(fit_rows)], dropout_seed=seed) if settings.dropout else fit_rows
+        return FlowCalibrator(settings.flow_model_config, seed=seed).fit(u)
 
     methods = methods or [name for name in _METHODS if name != "whitening-256" or rows.shape[1] > 256]
     scored_dev, scored_test = (Split(name, u, gold, task.metric) for name, u, gold in splits)
@@ -82,10 +101,8 @@ def calibrate(
         glue_dir=glue_dir,
         pairs={"train": len(train), "dev": len(dev), "test": len(test)},
         sentences_sha256=hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
-        flow_model_config=flow_model_config,
         metric=task.metric,
-        fit_on=fit_on,
-        dropout=dropout,
+        **vars(settings),
         rows=compare_calibrations(methods, fit_rows, scored_dev, scored_test, seeds, learn_flow),
     )
     click.echo(calibration_table(result).to_text(missing=""))

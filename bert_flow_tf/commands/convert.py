@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.commands.options import LENGTH, WHOLE, check_one_of, options_of
+from bert_flow_tf.commands.options import WHOLE, check_one_of, length_option
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT, TF_HUB_FOLDER
 from bert_flow_tf.errors import UserError
@@ -14,17 +14,6 @@ from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from bert_flow_tf.encoder.weights import Pretrained
-
-_TF1_FLOW_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
-    "pooling": ("NAME", click.STRING, "Pooling of --tf1_flow."),
-    "flow_model_config": ("NAME|FILE", click.STRING, f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]"),
-    "max_seq_length": ("N", LENGTH, "Word pieces per sentence.  [default: 64]"),
-    "low_dim": ("N", WHOLE, "Average channels to N.  [default: all channels]"),
-    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder, or that of --tf1_flow."),
-    "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
-    "bert_config_file": ("FILE", click.STRING, "bert_config.json, if not beside --tf1_flow."),
-    "vocab_file": ("FILE", click.STRING, "vocab.txt, if not beside --tf1_flow."),
-}
 
 
 @click.command(epilog="\b\nbert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder")
@@ -36,7 +25,16 @@ _TF1_FLOW_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
 @click.option("--to_tfhub", metavar="DIR", help="Write TF-Hub's two SavedModels to DIR.")
 @click.option("--out", metavar="DIR", help="Folder to make.")
 @click.option("--cased/--uncased", default=None, help="Case of the vocabulary.  [default: by its pieces]")
-@options_of(_TF1_FLOW_OPTIONS)
+@click.option("--pooling", metavar="NAME", help="Pooling of --tf1_flow.")
+@click.option(
+    "--flow_model_config", metavar="NAME|FILE", help=f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]"
+)
+@length_option(64)
+@click.option("--low_dim", type=WHOLE, metavar="N", help="Average channels to N.  [default: all channels]")
+@click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder, or that of --tf1_flow.")
+@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
+@click.option("--bert_config_file", metavar="FILE", help="bert_config.json, if not beside --tf1_flow.")
+@click.option("--vocab_file", metavar="FILE", help="vocab.txt, if not beside --tf1_flow.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
 def convert(
     to_tf1: bool, to_tfhub: str | None, out: str | None, cased: bool | None, overwrite: bool, **given: Any

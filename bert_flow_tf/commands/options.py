@@ -16,9 +16,8 @@ from bert_flow_tf.errors import UserError, suggest, suggest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.sentence_files import INPUT_FORMATS, read_sentences
 from bert_flow_tf.model.saved_model import model_folder
-from bert_flow_tf.runs.settings import Settings, chosen, flags_of, flow_config
+from bert_flow_tf.runs.settings import Settings, chosen, flags_of
 from bert_flow_tf.serving import DTYPES
-from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -29,7 +28,13 @@ Decorator = Callable[[Function], Function]
 
 _LARGEST, _MOST_SEEDS = 2**32 - 1, 1000
 COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
-POSITIVE = click.FloatRange(0, _LARGEST, min_open=True)
+
+
+def length_option(default: object) -> Decorator:
+    """Return `--max_seq_length` without a default; its help names one."""
+    text = f"Word pieces per sentence.  [default: {default}]"
+    return click.option("--max_seq_length", type=LENGTH, metavar="N", help=text)
+
 
 HELP_OF_MODEL = "Run, checkpoint, saved model or Hub model."
 SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…")
@@ -41,15 +46,14 @@ FORMAT_OPTIONS = [
 ]
 _files: dict[str, Any] = {"required": True, "multiple": True, "metavar": "FILE", "help": "File or glob; repeatable."}
 INPUT_FILES = [click.option("--input", "inputs", **_files), *FORMAT_OPTIONS]
-_flow: dict[str, Any] = {"default": DEFAULT_CONFIG, "callback": lambda ctx, option, text: flow_config(text) and text}
-FLOW_OPTION = click.option("--flow_model_config", metavar="NAME|FILE", help="Configuration of the flow.", **_flow)
-# Each row has metavar, type and help.
-_MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
-    "model": ("RUN", click.STRING, HELP_OF_MODEL),
-    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder: demo, base, a handle or a folder."),
-    "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
-    "pooling": ("NAME", click.STRING, "avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]"),
-    "max_seq_length": ("N", LENGTH, "Word pieces per sentence.  [default: the encoder's, or 64]"),
+_MODEL_OPTIONS: dict[str, Decorator] = {
+    "model": click.option("--model", metavar="RUN", help=HELP_OF_MODEL),
+    "bert_hub": click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder."),
+    "preprocess_hub": click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub."),
+    "pooling": click.option(
+        "--pooling", metavar="NAME", help="avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]"
+    ),
+    "max_seq_length": length_option("the encoder's, or 64"),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 
@@ -57,14 +61,6 @@ _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 def with_options(options: Sequence[Decorator]) -> Decorator:
     """Return a decorator that adds options, in the order of the list."""
     return lambda function: functools.reduce(lambda command, option: option(command), reversed(options), function)
-
-
-def options_of(table: Mapping[str, tuple[str, click.ParamType, str]], **defaults: object) -> Decorator:
-    """Return a decorator that adds an option per row of a table."""
-    options = []
-    for name, (metavar, kind, text) in table.items():
-        options.append(click.option(f"--{name}", metavar=metavar, type=kind, help=text, default=defaults.get(name)))
-    return with_options(options)
 
 
 def field_options(kind: type[Settings], *names: str) -> Decorator:
@@ -76,7 +72,7 @@ def _field_option(field: dataclasses.Field) -> Decorator:
     limits, base = field.metadata["limits"], (*typing.get_args(field.type), field.type)[0]
     names, text = (f"--{field.metadata['option'] or field.name}", field.name), field.metadata["help"]
     if base is bool:
-        return click.option(*names, is_flag=True, help=text)
+        return click.option(*names, is_flag=True, default=field.default, help=text)
     if "choices" in limits:
         return click.option(*names, type=click.Choice(limits["choices"]), default=field.default, help=text)
     low, top, kind = limits.get("ge", limits.get("gt")), limits.get("lt", _LARGEST), base
@@ -153,10 +149,8 @@ def model_options(*sources: str, pooling: bool = True, length: int | None = None
             check_model(given["model"])
         return {"model": ModelOptions(**given), **values}
 
-    table = {name: _MODEL_OPTIONS[name] for name in names}
-    if length:
-        table["max_seq_length"] = ("N", LENGTH, f"Word pieces per sentence.  [default: {length}]")
-    return _converted(options_of(table), checked)
+    table = _MODEL_OPTIONS | ({"max_seq_length": length_option(length)} if length else {})
+    return _converted(with_options([table[name] for name in names]), checked)
 
 
 def _converted(options: Decorator, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> Decorator:

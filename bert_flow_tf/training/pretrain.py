@@ -5,7 +5,7 @@ import math
 import os
 import pathlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -91,17 +91,23 @@ def pretrain(
             losses = _fit(model, checkpoints, settings, pieces, tokenizer, hide_bar)
             stages.end("train")
             results = write_results(config, checkpoints, stages, losses)
-        record = EncoderRecord(
-            kind=MASKED_LM,
-            do_lower_case=source.do_lower_case,
-            started_from=source.fingerprint,
-            training=results.model.encoder.fine_tuning,
-            dev_losses=results.dev_losses,
-        )
-        with new_folder(out) as folder:
-            write_encoder(folder, model.encoder.read_pretrained(record))
+        _write_encoder(out, model.encoder, source, results)
         _remove_checkpoints(run_dir)
         return results
+
+
+def _write_encoder(
+    out: pathlib.Path, encoder: SentenceEncoder, source: EncoderSource, results: TrainingResults
+) -> None:
+    record = EncoderRecord(
+        kind=MASKED_LM,
+        do_lower_case=source.do_lower_case,
+        started_from=source.fingerprint,
+        training=results.model.encoder.fine_tuning,
+        dev_losses=results.dev_losses,
+    )
+    with new_folder(out) as folder:
+        write_encoder(folder, encoder.read_pretrained(record))
 
 
 def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
@@ -178,22 +184,16 @@ def _fit(
     tokenizer: Tokenizer,
     hide_bar: bool | None,
 ) -> dict[int, float]:
-    count, every = int(pieces.nrows()), settings.save_checkpoints_steps
-    run_dir, step = checkpoints.run_dir, checkpoints.step
+    count, every, step = int(pieces.nrows()), settings.save_checkpoints_steps, checkpoints.step
     held_out = min(math.ceil(count * settings.dev_fraction), 1000, count - 1)
     order = np.random.default_rng([settings.seed, 0]).permutation(count)
     dev, train = (tf.gather(pieces, np.sort(rows)) for rows in (order[:held_out], order[held_out:]))
     if not checkpoints.latest:
         checkpoints.save()
-    progress = callbacks.Progress(step, settings.steps, run_dir, 10, hide_bar)
+    progress = callbacks.Progress(step, settings.steps, checkpoints.run_dir, 10, hide_bar)
     specs = [TOKEN_SPECS, tf.TensorSpec([None, None], tf.int32)]
     token_losses = tf.function(model.token_losses, input_signature=specs, autograph=False)
-    mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
-    dev_batches = []
-    for rows in stream.length_batches(dev.row_lengths().numpy()):
-        tokens = tokenizer.pack(tf.gather(dev, rows), settings.max_seq_length)
-        # Training's numbers start at 0; negative numbers give dev other masks.
-        dev_batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
+    dev_batches = [*_dev_batches(dev, tokenizer, settings)]
 
     def dev_loss() -> float:
         at, losses = int(step), [token_losses(*batch).numpy() for batch in dev_batches]
@@ -206,7 +206,7 @@ def _fit(
             tqdm.write(line, file=sys.stderr)
         return loss
 
-    scores = callbacks.DevScores(step, every, run_dir / "dev_losses.json", dev_loss)
+    scores = callbacks.DevScores(step, every, checkpoints.run_dir / "dev_losses.json", dev_loss)
     others: list[tf_keras.callbacks.Callback] = [progress, scores] if held_out else [progress]
     if held_out:
         scores.on_train_batch_end(0, {})
@@ -216,6 +216,16 @@ def _fit(
     if held_out:
         scores.score()
     return scores.by_step
+
+
+def _dev_batches(
+    pieces: tf.RaggedTensor, tokenizer: Tokenizer, settings: PretrainSettings
+) -> Iterator[tuple[Inputs, tf.Tensor]]:
+    mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
+    for rows in stream.length_batches(pieces.row_lengths().numpy()):
+        tokens = tokenizer.pack(tf.gather(pieces, rows), settings.max_seq_length)
+        # Training's numbers start at 0; negative numbers give dev other masks.
+        yield mask(tokens, tf.constant(-1 - rows, tf.int64))
 
 
 def masked(

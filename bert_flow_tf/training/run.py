@@ -76,10 +76,8 @@ class Run:
             model = compiled_model(source, config, settings.model.init_checkpoint, settings.losses, training, total)
         if is_chief and not resumed:
             start_run(self.folder, config, settings.overwrite)
-        trainer, cache_dir = (
-            Trainer(self.folder, config, model, training, self.workers),
-            settings.model.cached_dir or self.folder,
-        )
+        trainer = Trainer(self.folder, config, model, training, self.workers)
+        cache_dir = settings.model.cached_dir or self.folder
         stages.end("load")
         trained = self._trained(model, trainer.record, trainer.step, None if config.encoder_trained else cache_dir)
         if not trainer.is_finished():
@@ -87,8 +85,9 @@ class Run:
             if training.cache_embeddings:
                 stages.end("embed")
             trainer.begin(batches)
-            logging.info("***** Running training *****\n  %d examples, %d steps", count, total)
-            trainer.fit(total, max(1, count // training.train_batch_size), lambda: self.dev_score(trained))
+            size = training.train_batch_size
+            logging.info("***** Running training *****\n  %d examples, %d steps of %d", count, total, size)
+            trainer.fit(total, max(1, count // size), lambda: self.dev_score(trained))
             stages.end("train")
             trainer.finish(stages)
         return trained._replace(record=trainer.record, step=trainer.step)
