@@ -73,7 +73,7 @@ class GlowConfig:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "GlowConfig":
-        """Read a JSON file; all keys except `coupling_residual` are required.
+        """Read a JSON file of some or all keys.
 
         Raises:
           ValueError: the file is missing or not JSON, or a key or value is invalid; the message names the file.
@@ -82,12 +82,9 @@ class GlowConfig:
             values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
             if not isinstance(values, dict):
                 raise ValueError(f"found {type(values).__name__}, expected an object of flow settings")
-            keys = {field.name for field in dataclasses.fields(cls)}
-            for key in sorted(values.keys() ^ keys):
-                if key not in keys:
-                    raise ValueError(f"unknown key {key!r}, expected {', '.join(sorted(keys))}")
-                if key != "coupling_residual":
-                    raise ValueError(f"key {key!r} is missing")
+            keys = sorted(field.name for field in dataclasses.fields(cls))
+            if unknown := sorted(values.keys() - keys):
+                raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(keys)}")
             return cls(**values)
         except (OSError, ValueError) as error:
             raise ValueError(f"{path}: invalid flow config: {getattr(error, 'strerror', error)}") from None

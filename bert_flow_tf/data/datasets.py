@@ -1,4 +1,4 @@
-"""Sentence pairs from TensorFlow Datasets, and data sets as files that training reads.
+"""Sentence pairs from TensorFlow Datasets, and files for training.
 
 `pip install 'bert-flow-tf[datasets]'` installs the library, which downloads a data set at its first use into
 TFDS_DATA_DIR. Its data sets become files in GLUE's format; STS-12 to STS-16 become a `full.txt` of two columns, as the

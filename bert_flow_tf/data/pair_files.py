@@ -84,7 +84,7 @@ def parse_rows(
     label_max: float = 5.0,
     skips_incomplete_rows: bool = False,
 ) -> Examples:
-    """Return the rows as examples; labels are 0 if the layout has none.
+    """Return rows as examples; without a label column, labels are 0.
 
     Args:
       rows: cells, the header first if the layout has one.

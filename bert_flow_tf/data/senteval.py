@@ -34,7 +34,7 @@ _POLARITY = {
     "MPQA": ("mpqa.pos", "mpqa.neg"),
 }
 _ENTAILMENT = ("sentence_A", "sentence_B", "entailment_judgment")
-# The file of each part, and the classes, by folder.
+# A folder has a file for each part.
 _PARTS = {
     **{folder: {"all": FileLayout("", (0,), 1)} for folder in _POLARITY},
     "SST/binary": {part: FileLayout(f"sentiment-{part}", (0,), 1) for part in SPLITS},
@@ -49,7 +49,7 @@ _CLASSES = {
     "TREC": ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
     "SICK": ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
 }
-# The folder of each task, by our name, and our name by SentEval's.
+# Our names of tasks have these folders; SentEval has other names.
 FOLDERS = {name: f"STS/{name.upper()}-en-test" for name in SUBSETS}
 FOLDERS |= {f"{PREFIX}{folder.lower()}": folder for folder in _POLARITY}
 FOLDERS |= {f"{PREFIX}sst2": "SST/binary", f"{PREFIX}trec": "TREC", f"{PREFIX}mrpc": "MRPC", f"{PREFIX}sicke": "SICK"}
