@@ -8,7 +8,7 @@ from glow.folded import DenseLayer, FoldedFlow
 
 
 class Calibration(Protocol):
-    """A map of embeddings u [..., event_size] to embeddings of the same width."""
+    """A map of embeddings [..., event_size] to the same width."""
 
     event_size: int
 
@@ -23,4 +23,4 @@ class Calibration(Protocol):
         """Return `forward` as dense layers; raise `ValueError` if it is none."""
 
     def folded(self) -> FoldedFlow | None:
-        """Return `forward` in fewer operations, or None if there is no such form."""
+        """Return `forward` in fewer operations; None if there is none."""

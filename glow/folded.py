@@ -67,7 +67,7 @@ class FoldedFlow:
 
 
 def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:
-    """Return a flow's forward pass, from [n, size] to [n, size], as dense layers.
+    """Return the walk of a flow, for [n, size], as dense layers.
 
     The first layer only adds the first actnorm's shift, because folding it would lose digits of a u that varies little.
     Two layers per step and a last one follow. A step's two layers must also pass on the D channels x unchanged: prelu
