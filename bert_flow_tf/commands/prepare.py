@@ -22,9 +22,10 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
     SentEval and become STS-12/full.txt, …, which hold the pairs with a gold score. GLUE has no test labels of STS-B: to
     score that split, put sts-test.csv of the STS Benchmark into the folder STS-B.
     """
-    from bert_flow_tf.data.datasets import DATASETS, check_folder, write_dataset, write_full_text
+    from bert_flow_tf.data.datasets import DATASETS, check_folder, write_dataset, write_task
     from bert_flow_tf.data.scored_tasks import read_task, task_key
     from bert_flow_tf.data.senteval import SUBSETS
+    from bert_flow_tf.data.tasks import TASKS, concatenate
 
     folders, tasks = {}, {}
     for given in names:
@@ -40,7 +41,10 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
         tasks[name] = [read_task(key, senteval_dir=senteval_dir) for key in keys]
     for name, folder in folders.items():
         parts = [part for task in tasks[name] for part in task.parts.values()]
-        source = ", ".join(task.source for task in tasks[name])
-        pairs = {"full": write_full_text(folder, parts, source)} if parts else write_dataset(folder, name)
+        if parts:
+            pairs, source = {"full": sum(map(len, parts))}, ", ".join(task.source for task in tasks[name])
+            write_task(folder, TASKS["sts-12"], {"train": concatenate(parts)}, source)
+        else:
+            pairs = write_dataset(folder, name)
         counts = ", ".join(f"{count} {split}" for split, count in pairs.items())
         click.echo(f"written: {folder} ({counts} pairs)")

@@ -7,18 +7,18 @@ original expects.
 
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 
 from bert_flow_tf.data.pair_files import Examples, FileLayout
 from bert_flow_tf.data.tasks import SNLI, SPLITS, TASKS, Task
-from bert_flow_tf.errors import UserError, pip_install
+from bert_flow_tf.errors import pip_install
 from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 
-# A data set's columns and class ids are those of Hugging Face's exports, which `parse_rows` knows.
+# A data set's columns and class ids are those of Hugging Face's exports, which `Task.parse` knows.
 DATASETS = {
     "tfds:glue/stsb": TASKS["sts-b"],
     "tfds:glue/mrpc": TASKS["mrpc-regression"],
@@ -44,11 +44,9 @@ def read_dataset(name: str, split: str) -> Examples:
     """
     task = DATASETS[name]
     part = {"dev": "validation"}.get(split, split) + "_matched" * (task.name == "mnli" and split != "train")
-    try:
+    with reading(name, f"a data set from the network or TFDS_DATA_DIR, after {pip_install('datasets')}"):
         import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise UserError(f"tfds: tensorflow_datasets is not installed: {pip_install('datasets')}") from error
-    with reading(name, "a data set, from the network or in TFDS_DATA_DIR"):
+
         rows = list(tfds.as_numpy(tfds.load(name.removeprefix("tfds:"), split=part)))
     # Restore the order of GLUE's files, because TensorFlow Datasets sorts by a hash.
     rows.sort(key=lambda row: row.get("idx", 0))
@@ -67,25 +65,24 @@ def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
     output_folder(folder, kind, overwrite=overwrite, flag=f"{flag}: {folder}")
 
 
-def write_full_text(folder: pathlib.Path, parts: Iterable[Examples], source: str) -> int:
-    rows = [[a, b] for part in parts for a, b in zip(part.sentences_a, part.sentences_b, strict=True)]
-    _write(folder, {"full.txt": rows}, source)
-    return len(rows)
-
-
 def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
     """Write one of `DATASETS` in GLUE's format; return pair counts by split.
 
     MNLI gets gold labels; in GLUE's own file, the original reads the first annotator's labels.
     """
-    task = DATASETS[name]
     parts = {split: read_dataset(name, split) for split in SPLITS}
-    counts = {split: len(examples) for split, examples in parts.items()}
-    if parts["test"].has_labels:
-        parts["gold"] = parts["test"]
+    write_task(folder, DATASETS[name], parts | ({"gold": parts["test"]} if parts["test"].has_labels else {}), name)
+    return {split: len(examples) for split, examples in parts.items()}
+
+
+def write_task(folder: pathlib.Path, task: Task, parts: Mapping[str, Examples], source: str) -> None:
+    """Write the files that a task has for these parts."""
     files = {layout.name: _rows(task, layout, parts[part]) for part, layout in task.files.items() if part in parts}
-    _write(folder, files, name)
-    return counts
+    with new_folder(folder) as new:
+        for name, rows in files.items():
+            lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) + "\n" for row in rows)
+            (new / name).write_bytes("".join(lines).encode())
+        write_json(new / MARKER_FILE, {"source": source, "files": {name: len(rows) for name, rows in files.items()}})
 
 
 def _rows(task: Task, layout: FileLayout, examples: Examples) -> list[list[str]]:
@@ -100,11 +97,3 @@ def _rows(task: Task, layout: FileLayout, examples: Examples) -> list[list[str]]
         for column, cell in zip(layout.columns, cells, strict=False):
             row[column] = cell
     return rows
-
-
-def _write(folder: pathlib.Path, files: dict[str, list[list[str]]], source: str) -> None:
-    with new_folder(folder) as new:
-        for name, rows in files.items():
-            lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) + "\n" for row in rows)
-            (new / name).write_bytes("".join(lines).encode())
-        write_json(new / MARKER_FILE, {"source": source, "files": {name: len(rows) for name, rows in files.items()}})

@@ -1,9 +1,9 @@
-"""Read tab-separated rows of sentences and a label."""
+"""The tab-separated files of a task, and their reader."""
 
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -70,54 +70,70 @@ _COMMON_NAMES = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task's files and labels.
+
+    Attributes:
+      name: lower case, as in the original's `--task_name`.
+      directory: its folder's name in the GLUE folder.
+      files: the layout of "train", "dev" and "test", and of "gold", the test split with its scores if they are public.
+      is_regression: True if the label is a score for the cosine, False if it is a class.
+      label_names: words for the labels 0, 1, …; empty if the file has numbers.
+      label_max: the highest score (the lowest is 0); label / label_max is the target of the cosine.
+      metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
+      sibling: a folder beside the given folder, to read instead of it; None to read the given folder.
+      skips_incomplete_rows: True to skip rows with too few columns, as the published files have, with a warning.
+    """
+
+    name: str
+    directory: str
+    files: Mapping[str, FileLayout]
+    is_regression: bool = True
+    label_names: tuple[str, ...] = ()
+    label_max: float = 5.0
+    metric: str = "spearman"
+    sibling: str | None = None
+    skips_incomplete_rows: bool = False
+
+    def parse(self, rows: list[list[str]], source: str | os.PathLike, layout: FileLayout) -> Examples:
+        """Return rows, the header first if the layout has one, as examples.
+
+        Without a label column, labels are 0. `source` is the file's name, for messages.
+        """
+        lines = list(enumerate(rows, start=1))
+        by_name = {name: float(number) for number, name in enumerate(self.label_names)}
+        if layout.header is not None and lines:
+            given, layout = layout, _find_columns(layout, lines.pop(0)[1], f"{source}, line 1")
+            if layout.columns != given.columns and "entailment" in by_name:
+                # Hugging Face's number 0 is entailment, the second of our classes.
+                by_name |= {str((i - 1) % len(by_name)): float(i) for i in range(len(by_name))}
+        complete = [(line, row) for line, row in lines if len(row) >= layout.min_columns]
+        if len(complete) < len(lines):
+            line, row = next(one for one in lines if len(one[1]) < layout.min_columns)
+            message = f"{source}, line {line}: found {len(row)} columns, expected at least {layout.min_columns}"
+            if not self.skips_incomplete_rows:
+                raise UserError(message)
+            logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(lines) - len(complete))
+        if not complete:
+            raise UserError(f"{source}: found no examples, expected at least one row")
+        first, *second = ([row[column] for _, row in complete] for column in layout.sentence_columns)
+        sentences_b, label_column, labels = second[0] if second else [], layout.label_column, list[float]()
+        if label_column is None:
+            return Examples(first, sentences_b, np.zeros(len(first)), has_labels=False)
+        for line, row in complete:
+            text, cell = row[label_column], f"{source}, line {line}, column {label_column % len(row) + 1}"
+            if by_name and text not in by_name:
+                raise UserError(f"{cell}: found label {text!r}, expected one of {', '.join(by_name)}")
+            labels.append(by_name[text] if by_name else parse_number(text, cell))
+            if not 0 <= labels[-1] <= self.label_max and not by_name:
+                raise UserError(f"{cell}: found score {text}, expected 0 to {self.label_max:g}")
+        return Examples(first, sentences_b, np.array(labels))
+
+
 def read_rows(path: str | os.PathLike) -> list[list[str]]:
     """Return the cells of each line; quotes are ordinary characters."""
     return [line.split("\t") for line in read_lines(path)]
-
-
-def parse_rows(
-    rows: list[list[str]],
-    source: str | os.PathLike,
-    layout: FileLayout,
-    *,
-    label_names: Sequence[str] = (),
-    label_max: float = 5.0,
-    skips_incomplete_rows: bool = False,
-) -> Examples:
-    """Return rows as examples; without a label column, labels are 0.
-
-    Args:
-      rows: cells, the header first if the layout has one.
-      source: name of the file, for messages.
-      label_names, label_max, skips_incomplete_rows: as in `tasks.Task`.
-    """
-    by_name, lines = {name: float(number) for number, name in enumerate(label_names)}, list(enumerate(rows, start=1))
-    if layout.header is not None and lines:
-        given, layout = layout, _find_columns(layout, lines.pop(0)[1], f"{source}, line 1")
-        if layout.columns != given.columns and "entailment" in by_name:
-            # Hugging Face's number 0 is entailment, the second of our classes.
-            by_name |= {str((i - 1) % len(by_name)): float(i) for i in range(len(by_name))}
-    complete = [(line, row) for line, row in lines if len(row) >= layout.min_columns]
-    if len(complete) < len(lines):
-        line, row = next(one for one in lines if len(one[1]) < layout.min_columns)
-        message = f"{source}, line {line}: found {len(row)} columns, expected at least {layout.min_columns}"
-        if not skips_incomplete_rows:
-            raise UserError(message)
-        logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(lines) - len(complete))
-    if not complete:
-        raise UserError(f"{source}: found no examples, expected at least one row")
-    first, *second = ([row[column] for _, row in complete] for column in layout.sentence_columns)
-    sentences_b, label_column, labels = second[0] if second else [], layout.label_column, list[float]()
-    if label_column is None:
-        return Examples(first, sentences_b, np.zeros(len(first)), has_labels=False)
-    for line, row in complete:
-        text, cell = row[label_column], f"{source}, line {line}, column {label_column % len(row) + 1}"
-        if by_name and text not in by_name:
-            raise UserError(f"{cell}: found label {text!r}, expected one of {', '.join(by_name)}")
-        labels.append(by_name[text] if by_name else parse_number(text, cell))
-        if not 0 <= labels[-1] <= label_max and not by_name:
-            raise UserError(f"{cell}: found score {text}, expected 0 to {label_max:g}")
-    return Examples(first, sentences_b, np.array(labels))
 
 
 def _find_columns(layout: FileLayout, header: Sequence[str], source: str) -> FileLayout:

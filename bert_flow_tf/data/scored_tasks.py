@@ -56,41 +56,34 @@ def read_task(
     """Read a task with its gold scores or classes.
 
     Args:
-      name: `sts12` to `sts16`, `senteval:mr` and so on, or a scored task of `tasks.TASKS` or of TensorFlow Datasets,
-        spelled `STS-B` or `stsb`.
-      glue_dir: folder that holds `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression` or `QQP`.
-      senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`, and the folders beside it.
-      split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public (QNLI, QQP, GLUE in
-        TensorFlow Datasets).
+      name: a task of `senteval.TASKS`, or a scored one of `tasks.TASKS` or `datasets.DATASETS`; `STS-B` or `stsb`.
+      glue_dir, senteval_dir: folders that hold the tasks' folders, such as `STS-B`, and `STS` or `downstream/STS`.
+      split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public.
     """
     key = task_key(name)
-    if key in senteval.FOLDERS:
+    glue = {task_key(task.name): task for task in tasks.TASKS.values() if task.files["dev"].label_column is not None}
+    scored = senteval.TASKS | {one: task for one, task in (glue | datasets.DATASETS).items() if task.is_regression}
+    if key not in scored:
+        expected = f"{', '.join(scored)}{suggest(name, scored)}"
+        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {expected}")
+    task = scored[key]
+    if key in senteval.TASKS:
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test or none, because SentEval fixes it")
-        folder = senteval.find_folder(senteval_dir, key)
-        parts = senteval.read_parts(key, folder)
-        metric, split = "spearman" if key in senteval.SUBSETS else "accuracy", "all" if "all" in parts else "test"
-        return ScoredTask(key, task_title(key), metric, split, str(folder), parts)
-    glue = {task_key(task.name): task for task in tasks.TASKS.values() if task.files["dev"].label_column is not None}
-    scored = {one: task for one, task in (glue | datasets.DATASETS).items() if task.is_regression}
-    if key not in scored:
-        known = (*senteval.FOLDERS, *scored)
-        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{suggest(name, known)}")
-    task = scored[key]
-    if key in datasets.DATASETS:
+        folder, split = senteval.find_folder(senteval_dir, task), "all" if "all" in task.files else "test"
+        source, parts = str(folder), {part: senteval.read_part(task, folder, part) for part in task.files}
+    elif key in datasets.DATASETS:
         split, source = split or "dev", key
-        examples = datasets.read_dataset(key, split)
-        if not examples.has_labels:
+        parts = {key: datasets.read_dataset(key, split)}
+        if not parts[key].has_labels:
             raise ArgumentError(f"split: {name} has no gold scores for its split {split}; use another split")
     elif glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
     else:
-        split, source = (
-            split or ("test" if "gold" in task.files else "dev"),
-            str(pathlib.Path(glue_dir) / task.directory),
-        )
-        examples = read_scored_split(task, glue_dir, split)
-    return ScoredTask(key, task_title(task.name), task.metric, split, source, {key: examples})
+        split = split or ("test" if "gold" in task.files else "dev")
+        source = str(pathlib.Path(glue_dir, task.directory))
+        parts = {key: read_scored_split(task, glue_dir, split)}
+    return ScoredTask(key, task_title(task.name), task.metric, split, source, parts)
 
 
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str) -> Examples:

@@ -10,10 +10,11 @@ Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, s
 import dataclasses
 import os
 import pathlib
+from collections.abc import Mapping
 
 import numpy as np
 
-from bert_flow_tf.data.pair_files import Examples, FileLayout, parse_rows, read_rows
+from bert_flow_tf.data.pair_files import Examples, FileLayout, Task, read_rows
 from bert_flow_tf.data.tasks import MRPC, SICK, SPLITS
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import parse_number, read_lines, reading
@@ -33,75 +34,74 @@ _POLARITY = {
     "SUBJ": ("subj.objective", "subj.subjective"),
     "MPQA": ("mpqa.pos", "mpqa.neg"),
 }
+_ALL = {"all": FileLayout("", (0,), 1)}
+_TREC = {"train": FileLayout("train_5500.label", (1,), 0), "test": FileLayout("TREC_10.label", (1,), 0)}
 _ENTAILMENT = ("sentence_A", "sentence_B", "entailment_judgment")
-# A folder has a file for each part.
-_PARTS = {
-    **{folder: {"all": FileLayout("", (0,), 1)} for folder in _POLARITY},
-    "SST/binary": {part: FileLayout(f"sentiment-{part}", (0,), 1) for part in SPLITS},
-    "TREC": {"train": FileLayout("train_5500.label", (1,), 0), "test": FileLayout("TREC_10.label", (1,), 0)},
-    "MRPC": dict(zip(("train", "test"), MRPC, strict=True)),
-    "SICK": {
-        part: dataclasses.replace(file, label_column=4, header=_ENTAILMENT)
-        for part, file in zip(SPLITS, SICK, strict=True)
-    },
-}
-_CLASSES = {
-    "TREC": ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
-    "SICK": ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
-}
-# Our names of tasks have these folders; SentEval has other names.
-FOLDERS = {name: f"STS/{name.upper()}-en-test" for name in SUBSETS}
-FOLDERS |= {f"{PREFIX}{folder.lower()}": folder for folder in _POLARITY}
-FOLDERS |= {f"{PREFIX}sst2": "SST/binary", f"{PREFIX}trec": "TREC", f"{PREFIX}mrpc": "MRPC", f"{PREFIX}sicke": "SICK"}
-NAMES = {name.removeprefix(PREFIX).upper().replace("SICKE", "SICKEntailment"): name for name in FOLDERS}
+_SICK = {part: dataclasses.replace(SICK[i], label_column=4, header=_ENTAILMENT) for i, part in enumerate(SPLITS)}
 
 
-def find_folder(senteval_dir: str | os.PathLike | None, name: str) -> pathlib.Path:
+def _classes(name: str, folder: str, files: Mapping[str, FileLayout], names: tuple[str, ...] = ("0", "1")) -> Task:
+    return Task(f"{PREFIX}{name}", folder, files, is_regression=False, label_names=names, metric="accuracy")
+
+
+_TASKS = (
+    *(
+        Task(name, f"STS/{name.upper()}-en-test", {one: FileLayout(f"STS.input.{one}.txt", (0, 1)) for one in subsets})
+        for name, subsets in SUBSETS.items()
+    ),
+    *(_classes(folder.lower(), folder, _ALL) for folder in _POLARITY),
+    _classes("sst2", "SST/binary", {part: FileLayout(f"sentiment-{part}", (0,), 1) for part in SPLITS}),
+    _classes("trec", "TREC", _TREC, ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")),
+    _classes("mrpc", "MRPC", dict(zip(("train", "test"), MRPC, strict=True))),
+    _classes("sicke", "SICK", _SICK, ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")),
+)
+TASKS = {task.name: task for task in _TASKS}
+# The names that SentEval itself has for them.
+NAMES = {name.removeprefix(PREFIX).upper().replace("SICKE", "SICKEntailment"): name for name in TASKS}
+
+
+def find_folder(senteval_dir: str | os.PathLike | None, task: Task) -> pathlib.Path:
     """Return a task's folder in SentEval's data or its `downstream`."""
     if senteval_dir is None:
-        raise ArgumentError(f"senteval_dir: missing, expected the folder that holds {FOLDERS[name]}, for {name}")
-    folders = [pathlib.Path(senteval_dir, part, FOLDERS[name]) for part in ("downstream", "")]
+        raise ArgumentError(f"senteval_dir: missing, expected the folder that holds {task.directory}, for {task.name}")
+    folders = [pathlib.Path(senteval_dir, part, task.directory) for part in ("downstream", "")]
     for path in folders:
         if path.is_dir():
             return path
     raise UserError(f"{folders[1]}: no such folder, expected SentEval's data in {senteval_dir}")
 
 
-def read_parts(name: str, folder: pathlib.Path) -> dict[str, Examples]:
-    """Read a task's sub-sets with gold scores, or its parts with classes.
+def read_part(task: Task, folder: pathlib.Path, part: str) -> Examples:
+    """Read a sub-set with its gold scores, or a part with classes.
 
     The examples of a classification task are sorted by number of words, then class, as in SentEval.
     """
-    if name in SUBSETS:
-        paths = {one: (folder / f"STS.input.{one}.txt", folder / f"STS.gs.{one}.txt") for one in SUBSETS[name]}
-        return {one: read_scored_pairs(*both) for one, both in paths.items()}
-    directory, parts = FOLDERS[name], {}
-    for part, layout in _PARTS[directory].items():
-        path = folder / layout.name
-        if directory in _POLARITY:
-            files = zip(_POLARITY[directory], "10", strict=True)
-            rows = [[line, label] for file, label in files for line in _latin_lines(folder / file)]
-        elif directory == "TREC":
-            # A line is `CLASS:subclass question`.
-            rows = [[line.partition(":")[0], line.partition(" ")[2]] for line in _latin_lines(path)]
-        else:
-            rows = read_rows(path)
-        rows = [[" ".join(cell.split()) for cell in row] for row in rows]
-        found = parse_rows(rows, path, layout, label_names=_CLASSES.get(directory, ("0", "1")))
-        texts = [column for column in (found.sentences_a, found.sentences_b) if column]
-        keys = [(*(len(column[i].split()) for column in texts), found.labels[i]) for i in range(len(found))]
-        parts[part] = found.take(sorted(range(len(found)), key=keys.__getitem__))
-    return parts
+    layout = task.files[part]
+    path = folder / layout.name
+    if task.is_regression:
+        return _read_scored(task.parse(read_rows(path), path, layout), folder / f"STS.gs.{part}.txt")
+    if task.directory in _POLARITY:
+        files = zip(_POLARITY[task.directory], "10", strict=True)
+        rows = [[line, label] for file, label in files for line in _latin_lines(folder / file)]
+    elif task.directory == "TREC":
+        # A line is `CLASS:subclass question`.
+        rows = [[line.partition(":")[0], line.partition(" ")[2]] for line in _latin_lines(path)]
+    else:
+        rows = read_rows(path)
+    found = task.parse([[" ".join(cell.split()) for cell in row] for row in rows], path, layout)
+    texts = [column for column in (found.sentences_a, found.sentences_b) if column]
+    keys = [(*(len(column[i].split()) for column in texts), found.labels[i]) for i in range(len(found))]
+    return found.take(sorted(range(len(found)), key=keys.__getitem__))
 
 
-def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLike) -> Examples:
-    pairs = parse_rows(read_rows(input_path), input_path, FileLayout("", (0, 1)))
+def _read_scored(pairs: Examples, gold_path: pathlib.Path) -> Examples:
+    """Return the pairs that have a line with a gold score."""
     # Keep empty lines at the end, because the last pairs may have no score.
     gold = read_lines(gold_path, keep_empty_end=True)
     scored = [number for number, line in enumerate(gold) if line.strip()]
     if not scored or len(gold) < len(pairs) or scored[-1] >= len(pairs):
         found = f"found {len(gold)} gold lines with {len(scored)} scores"
-        raise UserError(f"{gold_path}: {found} for the {len(pairs)} pairs of {input_path}, expected a line per pair")
+        raise UserError(f"{gold_path}: {found} for {len(pairs)} pairs, expected a line per pair")
     scores = [parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
     return dataclasses.replace(pairs.take(scored), labels=np.array(scores), has_labels=True)
 

@@ -12,49 +12,16 @@ The published numbers depend on some quirks of the original, so they are kept:
 - STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" has every pair three times.
 """
 
-import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.data.pair_files import Examples, FileLayout, parse_rows, read_rows
+from bert_flow_tf.data.pair_files import Examples, FileLayout, Task, read_rows
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 
 SPLITS = ("train", "dev", "test")
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A task's files and labels.
-
-    Attributes:
-      name: lower case, as in the original's `--task_name`.
-      directory: its folder's name in the GLUE folder.
-      files: the layout of "train", "dev" and "test", and of "gold", the test split with its scores if they are public.
-      is_regression: True if the label is a score for the cosine, False if it is a class.
-      label_names: words for the labels 0, 1, …; empty if the file has numbers.
-      label_max: the highest score (the lowest is 0); label / label_max is the target of the cosine.
-      metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
-      sibling: a folder beside the given folder, to read instead of it; None to read the given folder.
-      skips_incomplete_rows: True to skip rows with too few columns, as the published files have, with a warning.
-    """
-
-    name: str
-    directory: str
-    files: Mapping[str, FileLayout]
-    is_regression: bool = True
-    label_names: tuple[str, ...] = ()
-    label_max: float = 5.0
-    metric: str = "spearman"
-    sibling: str | None = None
-    skips_incomplete_rows: bool = False
-
-    def parse(self, rows: list[list[str]], source: str, layout: FileLayout) -> Examples:
-        """Return rows as examples, see `parse_rows`."""
-        options: dict[str, Any] = {"label_names": self.label_names, "label_max": self.label_max}
-        return parse_rows(rows, source, layout, skips_incomplete_rows=self.skips_incomplete_rows, **options)
 
 
 _CLASSES = ("contradiction", "entailment", "neutral")
@@ -105,39 +72,32 @@ _TASKS = (
     tsv_task("mrpc-regression", *_MRPC_COLUMNS, directory="MRPC-Regression", gold_test=MRPC[1], **_BINARY),
     tsv_task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
 )
-
 TASKS = {task.name: task for task in _TASKS}
 
 
-def get_task(name: Task | str) -> Task:
-    if isinstance(name, Task):
-        return name
+def get_task(name: str) -> Task:
     if name.lower() not in TASKS:
         known = f"{', '.join(TASKS)}{suggest(name, TASKS)}"
         raise ArgumentError(f"task_name: unknown task {name!r}, expected one of {known}")
     return TASKS[name.lower()]
 
 
-def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Examples:
-    """Read the pairs of a split in the order of its file.
+def read_split(task: Task, data_dir: str | os.PathLike, split: str) -> Examples:
+    """Read the pairs of one of `Task.files`, in its order.
 
-    Args:
-      data_dir: the task's folder; for ALLNLI, any folder beside `MNLI` and `SNLI`.
-      split: one of `SPLITS`, whose test split has no labels (see the module's quirks), or "gold".
+    `data_dir` is the task's folder; for ALLNLI, any folder beside `MNLI` and `SNLI`.
     """
-    task = get_task(task)
     layout = task.files[split]
     path = os.path.join(task_folder(task, data_dir), layout.name)
     return task.parse(read_rows(path), path, layout)
 
 
-def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
+def read_train(task: Task, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
     """Read the training pairs in the original's order before its shuffle.
 
     For ALLNLI, all of SNLI follows the train split. `use_full_for_training` adds the task's dev and test splits (the
     paper's "target").
     """
-    task = get_task(task)
     parts = [read_split(task, data_dir, "train")]
     if task.name == "allnli":
         parts += [read_split(SNLI, data_dir, split) for split in SPLITS]
@@ -155,9 +115,9 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
     )
 
 
-def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
+def gold_scores(task: Task, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
     """Read the gold scores of a split, float64 [n], in file order."""
-    task, name = get_task(task), "gold" if split == "test" else split
+    name = "gold" if split == "test" else split
     if not task.is_regression or name not in task.files or task.files[name].label_column is None:
         raise UserError(f"{task.name} has no gold scores for its {split} split; use another split or task")
     return read_split(task, os.path.join(glue_dir, task.directory), name).labels

@@ -145,14 +145,13 @@ def read_predictions(path: str | os.PathLike) -> np.ndarray:
 
 
 def score_predictions(
-    predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
+    predictions: npt.ArrayLike, task: tasks.Task, glue_dir: str | os.PathLike, split: str
 ) -> dict[str, float]:
     """Return "pearson", "spearman" and, for labels, "auc" of predictions [n].
 
     Raises:
       UserError: gold scores are missing, the number of predictions differs, or a score is undefined.
     """
-    task = tasks.get_task(task)
     gold = tasks.gold_scores(task, glue_dir, split)
     scores = {"pearson": pearson(predictions, gold), "spearman": spearman(predictions, gold)}
     return scores | ({"auc": auc(predictions, gold)} if task.metric == "auc" else {})

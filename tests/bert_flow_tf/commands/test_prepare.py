@@ -20,7 +20,7 @@ def test_scored_pairs_of_senteval_become_a_full_text_each(tmp_path):
     printed = succeeds(*command, "--overwrite")
     for line, task, pairs in zip(printed.splitlines(), ("STS-12", "STS-13"), (5, 3), strict=True):
         assert f"{out}/{task} ({pairs} " in line
-    assert tasks.read_split("sts-13", out / "STS-13", "dev").sentences_a[0] == "sts13 FNWN a"
+    assert tasks.read_split(tasks.TASKS["sts-13"], out / "STS-13", "dev").sentences_a[0] == "sts13 FNWN a"
 
 
 def test_a_dataset_becomes_files_in_the_layout_of_glue(tmp_path):

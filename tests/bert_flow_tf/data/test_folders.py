@@ -15,16 +15,17 @@ def subset(*pairs):
 
 @pytest.mark.differs("`full.txt`")
 def test_full_text_is_what_the_originals_processors_read(tmp_path):
-    sets = [subset(("Ein Boot.", "A boat."), ("x\ty", "z\r\n")), subset(("Zwölf.", "Twelve."))]
-    assert datasets.write_full_text(tmp_path / "STS-12", sets, "SentEval") == 3
-    examples = tasks.read_split("sts-12", tmp_path / "STS-12", "train")
+    task = tasks.TASKS["sts-12"]
+    pairs = subset(("Ein Boot.", "A boat."), ("x\ty", "z\r\n"), ("Zwölf.", "Twelve."))
+    datasets.write_task(tmp_path / "STS-12", task, {"train": pairs}, "SentEval")
+    examples = tasks.read_split(task, tmp_path / "STS-12", "dev")
     assert examples.sentences_a == ["Ein Boot.", "x y", "Zwölf."]
     assert examples.sentences_b == ["A boat.", "z ", "Twelve."]
 
 
 def test_only_a_prepared_folder_is_replaced(tmp_path):
     folder, other = tmp_path / "STS-12", tmp_path / "other"
-    datasets.write_full_text(folder, [subset(("a", "b"))], "SentEval")
+    datasets.write_task(folder, tasks.TASKS["sts-12"], {"train": subset(("a", "b"))}, "SentEval")
     datasets.check_folder(folder, "--out", overwrite=True)
     (folder / "mine.txt").touch()
     with user_error("holds mine.txt"):

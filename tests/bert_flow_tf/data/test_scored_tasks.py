@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_flow_tf.data.pair_files import FileLayout, Task
 from bert_flow_tf.data.scored_tasks import read_task
-from bert_flow_tf.data.senteval import SUBSETS, read_scored_pairs
+from bert_flow_tf.data.senteval import SUBSETS, read_part
 from tests.refusals import user_error
 
 PAIRS = [
@@ -12,6 +13,8 @@ PAIRS = [
     ("Two goats climb a wall.", "A train leaves the station."),
     ("Snow fell all night.", "It snowed during the night."),
 ]
+
+KITCHEN = Task("kitchen", "", {"kitchen": FileLayout("STS.input.kitchen.txt", (0, 1))})
 
 
 def write(path, rows):
@@ -37,7 +40,8 @@ def write_set(folder, name, gold):
     ],
 )
 def test_a_pair_with_an_empty_gold_line_is_left_out(tmp_path, gold, kept):
-    pairs = read_scored_pairs(*write_set(tmp_path, "kitchen", gold))
+    write_set(tmp_path, "kitchen", gold)
+    pairs = read_part(KITCHEN, tmp_path, "kitchen")
     assert list(zip(pairs.sentences_a, pairs.sentences_b, strict=True)) == [PAIRS[i] for i in kept]
     np.testing.assert_array_equal(pairs.labels, np.array([4.5, 0.0, 3.75])[kept], strict=True)
 
@@ -45,7 +49,7 @@ def test_a_pair_with_an_empty_gold_line_is_left_out(tmp_path, gold, kept):
 @pytest.mark.parametrize(
     ("line", "gold", "found"),
     [
-        (None, "4.5\n0\n", "{1}: found 2 gold lines with 2 scores for the 3 pairs of {0}"),
+        (None, "4.5\n0\n", "{1}: found 2 gold lines with 2 scores for 3 pairs"),
         (None, "4.5\n\n\n\n1\n", "{1}: found 5 gold lines with 2 scores"),
         (None, "", "{1}: found 0 gold lines"),
         (None, "1\nthree\n3\n", "{1}, line 2: cannot be read as a number"),
@@ -60,7 +64,7 @@ def test_a_set_that_does_not_fit_is_named_with_file_and_line(tmp_path, line, gol
     if gold is None:
         paths[1].unlink()
     with user_error(found.format(*paths)):
-        read_scored_pairs(*paths)
+        read_part(KITCHEN, tmp_path, "kitchen")
 
 
 @pytest.mark.parametrize("year", SUBSETS)
