@@ -21,7 +21,6 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
 from bert_flow_tf.evaluation.witness import judge, witness
-from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
@@ -236,7 +235,8 @@ class BertFlow:
         digest = hashlib.sha256(msgspec.json.encode([*description, config]))
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         for variables in (encoder, {} if flow is None else flow.variables_by_path):
-            update_with_arrays(digest, ((name, variables[name].numpy()) for name in sorted(variables)))
+            for name, array in sorted((name, variable.numpy()) for name, variable in variables.items()):
+                digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes())
         return digest.hexdigest()
 
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:

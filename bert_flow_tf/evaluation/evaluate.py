@@ -76,11 +76,10 @@ def score_transfer(
     """
     x = {name: _features(part, embeddings_of) for name, part in task.parts.items()}
     y = {name: part.labels.astype(int) for name, part in task.parts.items()}
-    scored = task.split
     split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if scored == "all":
+        if task.split == "all":
             found = cross_validate(_search(_GRID, split), x["all"], y["all"], cv=split, return_estimator=True)
             searches, accuracy = found["estimator"], float(found["test_score"].mean())
         else:
@@ -100,9 +99,9 @@ def score_transfer(
     return TaskScores(
         title=task.title,
         metric="accuracy",
-        split=scored,
+        split=task.split,
         source=task.source,
-        pairs=len(y[scored]),
+        pairs=len(y[task.split]),
         by_metric=scores,
     )
 

@@ -83,8 +83,6 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
 @pytest.mark.parametrize(
     ("name", "options", "found"),
     [
-        ("sts14", {}, "senteval_dir: missing"),
-        ("sts12", {"senteval_dir": "none", "split": "dev"}, "split: found dev for sts12"),
         ("stsb", {}, "glue_dir: missing"),
         ("sts17", {}, "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16"),
     ],
