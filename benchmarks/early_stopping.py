@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.data.sts_sets import read_scored_split
+from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import TASKS, read_split
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.protocols import cosines, spearman
@@ -31,7 +31,7 @@ def main() -> None:
     args = parser.parse_args()
     task = TASKS["sts-b"]
     train = read_split(task, pathlib.Path(args.glue_dir, task.directory), "train")
-    dev = read_scored_split(task, args.glue_dir, "dev", "dev")
+    dev = read_scored_split(task, args.glue_dir, "dev")
     sentences = sorted({*train.sentences_a, *train.sentences_b})
     print(f"{'':24}{'sentences':>10}{'no flow':>10}{'300 steps':>10}{'fit':>10}  steps of fit")
     for encoder, pooling, size in itertools.product(args.encoders, args.poolings, args.sizes):
@@ -47,7 +47,7 @@ def main() -> None:
             epochs = default_epochs(64, model.record.flow.training.settings["sentences"])
             model.fit(learned, seed=seed, epochs=epochs, show_progress_bar=False)
             sides = ((u, v), (model.after_flow(u), model.after_flow(v)), ours)
-            scores.append([100 * spearman(cosines(*both, "dev"), dev.gold) for both in sides])
+            scores.append([100 * spearman(cosines(*both, "dev"), dev.labels) for both in sides])
         means = "".join(f"{mean:10.2f}" for mean in np.mean(scores, axis=0))
         print(f"{pathlib.Path(encoder).name:12} {pooling:11}{size:10,}{means}  {steps}", flush=True)
 

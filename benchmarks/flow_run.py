@@ -14,6 +14,7 @@ from collections.abc import Callable
 from benchmarks import peers
 from benchmarks.processes import Side
 from benchmarks.run import Options
+from bert_flow_tf.data.tasks import TASKS
 from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
@@ -74,4 +75,5 @@ def _run_pytorch(options: Options, weights: pathlib.Path, seed: int) -> dict:
 
 
 def _scored(options: Options, predictions: pathlib.Path) -> dict:
-    return {"spearman": score_predictions(read_predictions(predictions), "STS-B", options.glue_dir, "test")["spearman"]}
+    scores = score_predictions(read_predictions(predictions), TASKS["sts-b"], options.glue_dir, "test")
+    return {"spearman": scores["spearman"]}

@@ -67,7 +67,8 @@ class Options:
     with_peers: bool
 
     def pairs(self, task: str, split: str) -> list[tuple[str, str, float]]:
-        found = read_split(task, os.path.join(self.glue_dir, get_task(task).directory.replace("ALLNLI", "MNLI")), split)
+        folder = os.path.join(self.glue_dir, get_task(task).directory.replace("ALLNLI", "MNLI"))
+        found = read_split(get_task(task), folder, split)
         labels = found.labels.tolist() if found.has_labels else [0] * len(found)
         return list(zip(found.sentences_a, found.sentences_b, labels, strict=True))
 

@@ -15,6 +15,7 @@ import tempfile
 
 from benchmarks.flow_run import flow_flags
 from benchmarks.processes import ROOT, Side
+from bert_flow_tf.data.tasks import TASKS
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
 
@@ -29,7 +30,7 @@ def spearman(args: argparse.Namespace, kind: str, seed: int, flags: dict[str, ob
         side = Side(sys.executable, os.environ | {"PYTHONPATH": str(ROOT)})
         side.run("-m", "bert_flow_tf.run_siamese", *(f"--{name}={value}" for name, value in flags.items()))
         predictions = read_predictions(pathlib.Path(parent, "run", "test_results.tsv"))
-    return score_predictions(predictions, "STS-B", args.glue_dir, "test")["spearman"]
+    return score_predictions(predictions, TASKS["sts-b"], args.glue_dir, "test")["spearman"]
 
 
 def main() -> None:

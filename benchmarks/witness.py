@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.data.sts_sets import read_task
+from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.plots import BLUE, GREEN, GREY, VERMILION, styled_figure
 from bert_flow_tf.evaluation.protocols import cosines, spearman
@@ -38,11 +38,13 @@ def sets_of_pairs(glue_dir: str, senteval_dir: str) -> dict[str, Pairs]:
             genre, a, b, score = (line.split("\t")[column] for column in columns)
             if score != "score":
                 genres.setdefault(f"STS-B {genre.removeprefix('main-').rstrip('s')}", []).append((a, b, float(score)))
-    parts = [read_task("sickr", glue_dir=glue_dir, split=split).subsets[0] for split in ("train", "dev", "test")]
-    scored = {"SICK": parts} | {one.name: [one] for one in read_task("sts12", senteval_dir=senteval_dir).subsets}
+    parts = [read_task("sickr", glue_dir=glue_dir, split=split).parts["sickr"] for split in ("train", "dev", "test")]
+    scored = {"SICK": parts} | {
+        name: [one] for name, one in read_task("sts12", senteval_dir=senteval_dir).parts.items()
+    }
     others = {
         name: [
-            pair for one in some for pair in zip(one.sentences_a, one.sentences_b, map(float, one.gold), strict=True)
+            pair for one in some for pair in zip(one.sentences_a, one.sentences_b, map(float, one.labels), strict=True)
         ]
         for name, some in scored.items()
     }

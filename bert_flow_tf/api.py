@@ -21,7 +21,6 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
 from bert_flow_tf.evaluation.witness import judge, witness
-from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
@@ -34,14 +33,15 @@ from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.training import fitting
-from glow.affine import AffineMap
+from glow.calibration import Calibration
 from glow.flow import Glow
-from glow.folded import FoldedFlow, can_fold
+from glow.folded import FoldedFlow
 
 if TYPE_CHECKING:
     from bert_flow_tf.serving.export import Exported
 
 Sentences = str | Iterable[str]
+_NO_FLOW = "found a model without a flow, expected one (fit() learns it)"
 
 
 class BertFlow:
@@ -67,7 +67,7 @@ class BertFlow:
     Attributes:
       embedding_size: width of the embeddings that `encode` returns.
       encoder, cast_encoder: the `SentenceEncoder` in float32 and in `dtype`.
-      flow: `glow.flow.Glow`, or None.
+      flow: `glow.flow.Glow` or another `glow.calibration.Calibration`, or None.
       history_: `training.fitting.History` of the last `fit` or `fit_dataset`; None before.
     """
 
@@ -105,11 +105,12 @@ class BertFlow:
 
     def _make_batchers(self) -> None:
         flow = self.flow
-        folded = FoldedFlow(flow) if flow is not None and can_fold(flow) else None
+        folded = None if flow is None else flow.folded()
         batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
         self._embedding_batcher = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
-        if isinstance(flow, Glow):
-            self._log_prob_batcher = batcher(lambda tokens: flow.log_prob(self.cast_encoder.embed(tokens)), shape=[])
+        self._log_prob_batcher = batcher(
+            lambda tokens: self._require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
+        )
         # Set this last, because another thread may check it and then use the batchers.
         self._folded = folded
 
@@ -208,9 +209,10 @@ class BertFlow:
         return self.tokenizer(tf.constant(sentence_list(sentences), tf.string), self.max_seq_length)
 
     def __repr__(self) -> str:
-        config = None if self.flow is None else self.flow.config
-        flow = "no flow" if config is None else f"a flow of {config.n_levels} levels of {config.depth} steps"
-        flow = self.record.flow.method if self.record.flow and isinstance(self.flow, AffineMap) else flow
+        learned = self.record.flow
+        flow = "no flow" if learned is None else learned.method
+        if learned is not None and learned.config is not None:
+            flow = f"a flow of {learned.config.n_levels} levels of {learned.config.depth} steps"
         given = f"pooling={self.sentence_embedding_type!r}, max_seq_length={self.max_seq_length}, dtype={self.dtype!r}"
         return f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
 
@@ -227,12 +229,14 @@ class BertFlow:
         """A SHA-256 of everything that the embeddings depend on."""
         return self._fingerprint(self.flow, self.low_dim)
 
-    def _fingerprint(self, flow: Glow | AffineMap | None, low_dim: int) -> str:
+    def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
         description = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
-        digest = hashlib.sha256(msgspec.json.encode([*description, None if flow is None else flow.config]))
+        config = None if flow is None or self.record.flow is None else self.record.flow.config
+        digest = hashlib.sha256(msgspec.json.encode([*description, config]))
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         for variables in (encoder, {} if flow is None else flow.variables_by_path):
-            update_with_arrays(digest, ((name, variables[name].numpy()) for name in sorted(variables)))
+            for name, array in sorted((name, variable.numpy()) for name, variable in variables.items()):
+                digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes())
         return digest.hexdigest()
 
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
@@ -406,8 +410,9 @@ class BertFlow:
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
         """Apply the flow to embeddings of `encode_pooled`, float32 [n, D]."""
-        flow = self.flow if isinstance(self.flow, AffineMap) else self._require_flow("after_flow")
-        return reduce_dimension(flow.forward(u), self.low_dim).numpy()
+        if self.flow is None:
+            raise UserError(f"after_flow: {_NO_FLOW}")
+        return reduce_dimension(self.flow.forward(u), self.low_dim).numpy()
 
     def inverse(self, z: Any) -> np.ndarray:
         """Return the embeddings before the flow, float32 [n, D] or [D]."""
@@ -425,7 +430,7 @@ class BertFlow:
 
     def _require_flow(self, what: str) -> Glow:
         if not isinstance(self.flow, Glow):
-            raise UserError(f"{what}: found a model without a flow, expected one (fit() learns it)")
+            raise UserError(f"{what}: {_NO_FLOW}")
         return self.flow
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
@@ -561,7 +566,7 @@ class BertFlow:
         show_progress_bar: bool | None,
     ) -> "BertFlow":
         dev = self.encode_pooled(held_out) if held_out else None
-        flow, losses, learned = fitting.learn(settings, embeddings, rows, dev, show_progress_bar)
+        flow, config, losses, learned = fitting.learn(settings, embeddings, rows, dev, show_progress_bar)
 
         def calibrate(u: np.ndarray) -> np.ndarray:
             return reduce_dimension(flow.forward(u), self.low_dim).numpy()
@@ -572,7 +577,7 @@ class BertFlow:
         change = None if sides is None else Change(*map(measure_isotropy, sides))
         about: dict[str, Setting] = {"sentences": rows, "held_out": len(held_out), "dtype": self.dtype}
         training = Training(settings=about | learned, seed=settings.seed)
-        record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))
+        record = msgspec.structs.replace(self.record, flow=Flow(config=config, training=training))
         self._set_model(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
         self.history_ = fitting.History(losses, judged, witnessed, change)
         return self

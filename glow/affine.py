@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from glow.folded import DenseLayer
+
 
 class AffineMap(tf.Module):
     """Map embeddings `u [..., D]` to `(u - mean) @ matrix`, without a density.
@@ -10,8 +12,6 @@ class AffineMap(tf.Module):
     Li et al. 2020, section 4.3, compare the flow with standard normalization (SN) and with nulling away the top
     singular vectors (NATSV). Whitening is by Su et al. 2021.
     """
-
-    config = None  # A flow has a `GlowConfig` here.
 
     def __init__(self, event_size: int, mean: np.ndarray | None = None, matrix: np.ndarray | None = None) -> None:
         super().__init__(name="affine")
@@ -27,3 +27,11 @@ class AffineMap(tf.Module):
     def forward(self, u: tf.Tensor) -> tf.Tensor:
         """Return the calibrated embeddings [..., D] of `u` [..., D]."""
         return (u - self._mean) @ self._matrix
+
+    def dense_layers(self) -> list[DenseLayer]:
+        """Return `forward` as two dense layers."""
+        mean, matrix = (np.asarray(variable.numpy(), np.float64) for variable in (self._mean, self._matrix))
+        return [DenseLayer(np.eye(self.event_size), -mean), DenseLayer(matrix, np.zeros(self.event_size))]
+
+    def folded(self) -> None:
+        """Return None, because `forward` is only two operations."""

@@ -56,6 +56,7 @@ class ActNorm(VectorBijector):
         Args:
           x: eager tensor [n, size].
           typical_deviation: typical standard deviation of a channel, if it is larger than the one of `x`.
+
         Raises:
           ValueError: `x` is not finite, or no channel varies and `typical_deviation` is 0.
         """

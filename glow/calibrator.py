@@ -105,8 +105,12 @@ class FlowTrainer:
 class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Learn a flow on embeddings without labels, and map them to latents.
 
-        calibrator = FlowCalibrator(seed=1).fit(embeddings)
-        z = calibrator.transform(embeddings)
+        >>> embeddings = 3.0 + np.random.default_rng(0).normal(size=[500, 8])
+        >>> calibrator = FlowCalibrator(epochs=20, show_progress_bar=False).fit(embeddings)
+        >>> calibrator.transform(embeddings).shape
+        (500, 8)
+        >>> bool(calibrator.losses_[-1] < calibrator.losses_[0])
+        True
 
     See `FlowTrainer` for the loss. Each epoch shuffles the rows.
 

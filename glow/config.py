@@ -4,8 +4,9 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Collection
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
 
 # The original's flag has this default: 3 levels of 3 steps, width 32. The paper's Table 7 has config_l2_d3_w32.
 DEFAULT_CONFIG = "config_l3_d3_w32"
@@ -13,15 +14,6 @@ _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
 # These are paths, because importing the classes here would load TensorFlow, which takes seconds.
 COUPLINGS = {"additive": "glow.coupling:AdditiveCoupling", "affine": "glow.coupling:AffineCoupling"}
-_CHOICES: dict[str, Collection[object]] = {
-    "latent_architecture": ("glow_resnet",),
-    "activation": ("relu", "gatu"),
-    "coupling": COUPLINGS,
-    "top_prior": ("normal",),
-    "use_fp16": (False,),
-}
-# These limits catch typos; they are far above all published values.
-_LARGEST = {"coupling_width": 8192, "n_levels": 16, "depth": 256}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,37 +35,35 @@ class GlowConfig:
       ValueError: a value has the wrong type or is out of its range; the message names its key.
     """
 
-    latent_architecture: str = "glow_resnet"
-    activation: str = "relu"
+    latent_architecture: Literal["glow_resnet"] = "glow_resnet"
+    activation: Literal["relu", "gatu"] = "relu"
     coupling: str = "additive"
-    coupling_width: int = 32
-    coupling_dropout: float = 0.0
-    top_prior: str = "normal"
-    n_levels: int = 3
-    depth: int = 3
+    # The upper limits catch typos; they are far above all published values.
+    coupling_width: Annotated[int, msgspec.Meta(ge=1, le=8192)] = 32
+    coupling_dropout: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    top_prior: Literal["normal"] = "normal"
+    n_levels: Annotated[int, msgspec.Meta(ge=1, le=16)] = 3
+    depth: Annotated[int, msgspec.Meta(ge=1, le=256)] = 3
     permutation: bool = True
     use_fp16: bool = False
     coupling_residual: bool = False
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, kind = getattr(self, field.name), type(field.default)
-            accepted = (int, float) if kind is float else (kind,)
-            # bool is an int to Python, but `"depth": true` is a mistake.
-            if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-                raise ValueError(f"{field.name}: found {value!r}, expected a value of type {kind.__name__}")
-        for key, choices in _CHOICES.items():
-            if getattr(self, key) not in choices:
-                raise ValueError(f"{key}: found {getattr(self, key)!r}, expected one of {', '.join(map(str, choices))}")
-        for key, largest in _LARGEST.items():
-            if not 1 <= getattr(self, key) <= largest:
-                raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 to {largest}")
-        if not 0 <= self.coupling_dropout < 1:
-            raise ValueError(f"coupling_dropout: found {self.coupling_dropout}, expected 0 to below 1")
+        for name, kind in get_type_hints(GlowConfig, include_extras=True).items():
+            try:
+                msgspec.convert(getattr(self, name), kind)
+            except msgspec.ValidationError as error:
+                is_choice = get_origin(kind) is Literal
+                expected = f"expected one of {', '.join(get_args(kind))}" if is_choice else str(error).lower()
+                raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
+        if self.coupling not in COUPLINGS:
+            raise ValueError(f"coupling: found {self.coupling!r}, expected one of {', '.join(COUPLINGS)}")
+        if self.use_fp16:
+            raise ValueError("use_fp16: found True, expected False")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "GlowConfig":
-        """Read a JSON file; all keys except `coupling_residual` are required.
+        """Read a JSON file of some or all keys.
 
         Raises:
           ValueError: the file is missing or not JSON, or a key or value is invalid; the message names the file.
@@ -82,12 +72,9 @@ class GlowConfig:
             values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
             if not isinstance(values, dict):
                 raise ValueError(f"found {type(values).__name__}, expected an object of flow settings")
-            keys = {field.name for field in dataclasses.fields(cls)}
-            for key in sorted(values.keys() ^ keys):
-                if key not in keys:
-                    raise ValueError(f"unknown key {key!r}, expected {', '.join(sorted(keys))}")
-                if key != "coupling_residual":
-                    raise ValueError(f"key {key!r} is missing")
+            keys = sorted(field.name for field in dataclasses.fields(cls))
+            if unknown := sorted(values.keys() - keys):
+                raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(keys)}")
             return cls(**values)
         except (OSError, ValueError) as error:
             raise ValueError(f"{path}: invalid flow config: {getattr(error, 'strerror', error)}") from None

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
 from glow.config import COUPLINGS, GlowConfig
 from glow.coupling import ConvStack, Coupling, halves
+from glow.folded import DenseLayer, FoldedFlow, dense_layers
 from glow.parameters import Parameters
 
 tfb = tfp.bijectors
@@ -26,8 +27,10 @@ class Glow(tf.Module):
     steps of {actnorm, permutation, coupling}. After each level but the last, the channels are split into halves: x1
     goes to the next level, x2 becomes latents. `z = concat(x2 of level 0, x2 of level 1, ..., last level's output)`.
 
-        flow = Glow(GlowConfig.load(DEFAULT_CONFIG), event_size=384, seed=0)
-        loss = tf.reduce_mean(flow.bits_per_dim(u))
+        >>> flow = Glow(GlowConfig(n_levels=2), event_size=8, seed=0)
+        >>> u = flow.sample(3, seed=1)
+        >>> flow.forward(u).shape, flow.bits_per_dim(u).shape
+        (TensorShape([3, 8]), TensorShape([3]))
 
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
@@ -138,6 +141,16 @@ class Glow(tf.Module):
     def forward(self, u: tf.Tensor) -> tf.Tensor:
         """Return the latents z [..., D] of the embeddings `u` [..., D]."""
         return self.walk(self._event(u), lambda bijector, x: bijector.forward(x))
+
+    def dense_layers(self) -> list[DenseLayer]:
+        """Return `forward` as dense layers, see `folded.dense_layers`."""
+        return dense_layers(self.walk, self.event_size, self.config)
+
+    def folded(self) -> FoldedFlow | None:
+        """Return a `FoldedFlow` with the present variables; None if there is none."""
+        if self.config.coupling != "additive" or not self.config.permutation:
+            return None
+        return FoldedFlow(self.variables, self.walk, self.event_size, self.levels[0][-1].network.activate)
 
     def inverse(self, z: tf.Tensor) -> tf.Tensor:
         """Return the embeddings u [..., D] of the latents `z` [..., D]."""

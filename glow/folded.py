@@ -1,17 +1,21 @@
 """A flow's forward pass with actnorms and permutations folded into matrices."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from glow.affine import AffineMap
 from glow.bijectors import ActNorm, LearnedPermutation, VectorBijector
+from glow.config import GlowConfig
 from glow.coupling import ConvBlock, Coupling, halves
-from glow.flow import Glow
 
 # The slopes of a step's two dense layers are powers of two, so that the second exactly undoes the first.
 _SLOPE, _INVERSE = 0.5, 2.0
+
+# These are the types of `Glow.walk` and `ConvStack.activate`.
+Walk = Callable[[tf.Tensor, Callable[[VectorBijector, tf.Tensor], tf.Tensor]], tf.Tensor]
+Activate = Callable[[tf.Tensor, list[tf.Tensor]], tf.Tensor]
 
 
 class DenseLayer(NamedTuple):
@@ -34,22 +38,22 @@ class FoldedFlow:
         x  = x + h2 @ K3
 
     The matrices are multiplied once, in float64, and do not follow later changes of the variables, see `is_current`.
-    `flow` must satisfy `can_fold`.
+    All couplings must be additive and all permutations reversals, as in every shipped configuration.
     """
 
-    def __init__(self, flow: Glow) -> None:
-        self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in flow.variables])
+    def __init__(self, variables: Sequence[tf.Variable], walk: Walk, event_size: int, activate: Activate) -> None:
+        self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in variables])
         # Read all variables in one call, because a hundred reads take milliseconds.
         self._values = tf.function(
-            lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables], axis=0), autograph=False
+            lambda: tf.concat([tf.reshape(variable, [-1]) for variable in variables], axis=0), autograph=False
         )
-        mean, matrix, shift, steps = _fold(flow)
+        mean, matrix, shift, steps = _fold(walk, event_size)
         self._order = np.abs(matrix).argmax(axis=0)
         self._mean, self._scale, self._shift, self._steps = tf.nest.map_structure(
-            lambda value: value.astype(flow.dtype.as_numpy_dtype),
-            (mean[self._order], matrix[self._order, range(len(matrix))], shift, steps),
+            lambda value: value.astype(variables[0].dtype.as_numpy_dtype),
+            (mean[self._order], matrix[self._order, range(event_size)], shift, steps),
         )
-        self._activate = flow.levels[0][-1].network.activate
+        self._activate = activate
 
     def __call__(self, u: tf.Tensor) -> tf.Tensor:
         x = (tf.gather(u, self._order, axis=1) + self._mean) * self._scale + self._shift
@@ -62,13 +66,8 @@ class FoldedFlow:
         return np.array_equal(self._values().numpy(), self._folded_values, equal_nan=True)
 
 
-def can_fold(flow: Glow | AffineMap) -> bool:
-    """True for additive couplings and reversals, as in every shipped configuration."""
-    return isinstance(flow, Glow) and flow.config.coupling == "additive" and flow.config.permutation
-
-
-def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
-    """Return `flow.forward` as dense layers; a `Glow` must satisfy `has_dense_layers`.
+def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:
+    """Return the walk of a flow, for [n, size], as dense layers.
 
     The first layer only adds the first actnorm's shift, because folding it would lose digits of a u that varies little.
     Two layers per step and a last one follow. A step's two layers must also pass on the D channels x unchanged: prelu
@@ -76,12 +75,14 @@ def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
     of the network, because
 
         relu(y) = (prelu(y) + s * prelu(-y)) / (1 - s²).
+
+    Raises:
+      ValueError: the couplings are not additive with relu, as in every shipped configuration.
     """
-    if isinstance(flow, AffineMap):
-        mean, matrix = (_float64(flow.variables_by_path[name]) for name in ("mean", "matrix"))
-        return [DenseLayer(np.eye(len(mean)), -mean), DenseLayer(matrix, np.zeros(len(mean)))]
-    size, width = flow.event_size, flow.config.coupling_width
-    mean, matrix, shift, steps = _fold(flow)
+    if (config.coupling, config.activation) != ("additive", "relu"):
+        raise ValueError(f"{config.coupling} couplings of activation {config.activation} are not dense layers")
+    width = config.coupling_width
+    mean, matrix, shift, steps = _fold(walk, size)
     layers = [DenseLayer(np.eye(size), mean)]
     # Column i computes channel i of x from the previous layer's units; the last row is the bias.
     state = np.vstack([matrix, shift])
@@ -101,7 +102,7 @@ def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
         h1 = rectified(_SLOPE)
         y = _affine(h1, *second)
         # h1 is not negative, so prelu does not change it.
-        kept = [h1] if flow.config.coupling_residual else []
+        kept = [h1] if config.coupling_residual else []
         add_layer([np.eye(len(h1), size), y, -y, *kept], _INVERSE)
         h = np.insert(rectified(_INVERSE), -1, np.eye(width), axis=0) if kept else rectified(_INVERSE)
         state = np.eye(len(h), size) + h @ last
@@ -109,27 +110,22 @@ def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
     return layers
 
 
-def has_dense_layers(flow: Glow) -> bool:
-    """True for additive couplings with relu, as in every shipped configuration."""
-    return flow.config.coupling == "additive" and flow.config.activation == "relu"
-
-
-def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
+def _fold(walk: Walk, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
     """Return mean, W, shift and `((K1, b1), [(K2, b2), ...], K3)` per coupling."""
-    size = flow.event_size
     # A step's input is x @ matrix + shift. Here x [n, D] is u plus all earlier couplings' outputs, mapped to u's space.
     matrix, inverse, shift = np.eye(size), np.eye(size), np.zeros(size)
-    steps = []
+    steps, means = [], list[np.ndarray]()
 
     def advance(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
         order = channels.numpy()
         if isinstance(bijector, ActNorm):
             b, factor = _shift_and_factor(bijector)
+            means.append(b)
             shift[order] = (shift[order] + b) * factor
             matrix[:, order] *= factor
             inverse[order] /= factor[:, np.newaxis]
         elif isinstance(bijector, LearnedPermutation):
-            identity = tf.eye(len(order), dtype=flow.dtype)
+            identity = tf.eye(len(order), dtype=bijector.dtype)
             weights, inverse_weights = _float64(bijector.forward(identity)), _float64(bijector.inverse(identity))
             shift[order] @= weights
             matrix[:, order] @= weights
@@ -146,15 +142,14 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
             return bijector.forward(channels)
         return channels
 
-    order = flow.walk(tf.range(size), advance).numpy()
-    mean = _float64(flow.levels[0][0].b)
+    order = walk(tf.range(size), advance).numpy()
     matrix, inverse, shift = matrix[:, order], inverse[order], shift[order]
     # From here on, x is in z's space, and the first shift has been added to it.
     steps = [
         ((inverse @ kernel, bias - shift @ (inverse @ kernel)), second, last @ matrix)
         for (kernel, bias), second, last in steps
     ]
-    return mean, matrix, shift - mean @ matrix, steps
+    return means[0], matrix, shift - means[0] @ matrix, steps
 
 
 def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:

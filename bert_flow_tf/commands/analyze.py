@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
 from bert_flow_tf.commands.outputs import locked_folder
-from bert_flow_tf.data.sts_sets import read_scored_split
+from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
@@ -70,7 +70,7 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
 
     This compares gold scores, BERT and the flow, as in the paper's Table 6 and Figure 2.
     """
-    pairs = read_scored_split(task, glue_dir, split, task.name)
+    pairs = read_scored_split(task, glue_dir, split)
     loaded = model.load()
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation.lexical import BERT, CLOSE_DISTANCE, FLOW, GOLD, edit_distances, lexical_correlations
@@ -85,7 +85,7 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
 
     u = loaded.encode_pooled(pairs.sentences_a + pairs.sentences_b)
     plain = np.asarray(reduce_dimension(u, loaded.low_dim))
-    similarities = {GOLD: pairs.gold, BERT: similarities_of(plain, "without flow")}
+    similarities = {GOLD: pairs.labels, BERT: similarities_of(plain, "without flow")}
     if loaded.flow is not None:
         similarities[FLOW] = similarities_of(loaded.after_flow(u), "with flow")
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)

@@ -18,7 +18,7 @@ from bert_flow_tf.commands.options import (
     task_option,
 )
 from bert_flow_tf.commands.outputs import locked_file, write_results
-from bert_flow_tf.data.sts_sets import read_scored_split
+from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import Task, read_split
 from bert_flow_tf.evaluation.methods import check_name, is_method
 from bert_flow_tf.runs.record import made_by
@@ -72,7 +72,7 @@ def calibrate(
     for name in methods or ():
         check_name(name)
     # Read the gold scores first, because they may be missing.
-    dev, test = (read_scored_split(task, glue_dir, split, split) for split in ("dev", "test"))
+    dev, test = (read_scored_split(task, glue_dir, split) for split in ("dev", "test"))
     train = read_split(task, pathlib.Path(glue_dir) / task.directory, "train")
     pairs = (pair for one in (train, dev, test) for pair in zip(one.sentences_a, one.sentences_b, strict=True))
     sentences = [sentence for pair in pairs for sentence in pair]
@@ -84,7 +84,7 @@ def calibrate(
     from glow.calibrator import FlowCalibrator
 
     ends = 2 * np.cumsum([len(train), len(dev)])
-    splits = zip(("dev", "test"), np.split(rows, ends)[1:], (dev.gold, test.gold), strict=True)
+    splits = zip(("dev", "test"), np.split(rows, ends)[1:], (dev.labels, test.labels), strict=True)
     fit_rows = rows if settings.fit_on == "all" else rows[: ends[0]]
 
     def learn_flow(seed: int) -> FlowCalibrator:

@@ -15,11 +15,8 @@ from bert_flow_tf.runs.record import made_by
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.data.sts_sets import SimilarityTask
-    from bert_flow_tf.data.transfer_sets import TransferTask
+    from bert_flow_tf.data.scored_tasks import ScoredTask
     from bert_flow_tf.results.records import Scores
-
-    AnyTask = SimilarityTask | TransferTask
 
 
 @click.command(
@@ -50,27 +47,16 @@ def evaluate(
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
-    tasks = read_tasks(names, **data)
+    from bert_flow_tf.data.scored_tasks import read_task
+
+    tasks = [read_task(name, **data) for name in names]
     results = scores_of("bert-flow evaluate", model.load(), tasks, original_protocol)
     click.echo(scores_table(results).to_text())
     if path:
         write_results(path, results)
 
 
-def read_tasks(names: list[str], **data: str | None) -> "list[AnyTask]":
-    """Read tasks by name; `data` are the arguments of `data.sts_sets.read_task`."""
-    from bert_flow_tf.data.sts_sets import read_task
-    from bert_flow_tf.data.transfer_sets import PREFIX, read_transfer_task
-
-    return [
-        read_transfer_task(name, data["senteval_dir"], data.get("split"))
-        if name.startswith(PREFIX)
-        else read_task(name, **data)
-        for name in names
-    ]
-
-
-def scores_of(command: str, loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool) -> "Scores":
+def scores_of(command: str, loaded: "BertFlow", tasks: "Sequence[ScoredTask]", original_protocol: bool) -> "Scores":
     """Score a model for a command, with its flow and without."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores

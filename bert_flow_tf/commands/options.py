@@ -221,7 +221,7 @@ def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
 
 
 def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
-    from bert_flow_tf.data.sts_sets import task_key
+    from bert_flow_tf.data.scored_tasks import task_key
     from bert_flow_tf.data.tasks import TASKS
 
     found = [task for name, task in TASKS.items() if task_key(name) == task_key(text)]

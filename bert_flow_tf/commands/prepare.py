@@ -22,26 +22,29 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
     SentEval and become STS-12/full.txt, …, which hold the pairs with a gold score. GLUE has no test labels of STS-B: to
     score that split, put sts-test.csv of the STS Benchmark into the folder STS-B.
     """
-    from bert_flow_tf.data import datasets
-    from bert_flow_tf.data import folders as glue
-    from bert_flow_tf.data.sts_sets import read_task
+    from bert_flow_tf.data.datasets import DATASETS, check_folder, write_dataset, write_task
+    from bert_flow_tf.data.scored_tasks import read_task, task_key
+    from bert_flow_tf.data.senteval import SUBSETS
+    from bert_flow_tf.data.tasks import TASKS, concatenate
 
     folders, tasks = {}, {}
-    for name in names:
-        keys = glue.senteval_names(name)
-        if not keys and not datasets.is_dataset_name(name):
-            known = ", ".join(datasets.DATASET_NAMES)
-            raise UserError(f"--data: found {name}, expected some of sts12 to sts16, sts12-16, {known}")
-        directory = (
-            "STS-12-16" if len(keys) > 1 else f"STS-{keys[0][3:]}" if keys else glue.dataset_task(name).directory
-        )
-        folders[name] = pathlib.Path(out) / directory
+    for given in names:
+        name = task_key(given)
+        keys = list(SUBSETS) if name == "sts1216" else [name] * (name in SUBSETS)
+        if not keys and name not in DATASETS:
+            known = ", ".join(DATASETS)
+            raise UserError(f"--data: found {given}, expected some of sts12 to sts16, sts12-16, {known}")
+        directory = f"STS-{'12-16' if len(keys) > 1 else name[3:]}" if keys else DATASETS[name].directory
+        folders[name] = pathlib.Path(out, directory)
         lock_output(folders[name], f"--out={out}")
-        glue.check_folder(folders[name], f"--out={out}", overwrite)
+        check_folder(folders[name], f"--out={out}", overwrite)
         tasks[name] = [read_task(key, senteval_dir=senteval_dir) for key in keys]
     for name, folder in folders.items():
-        subsets = [subset for task in tasks[name] for subset in task.subsets]
-        source = ", ".join(task.source for task in tasks[name])
-        pairs = {"full": glue.write_full_text(folder, subsets, source)} if subsets else glue.write_dataset(folder, name)
+        parts = [part for task in tasks[name] for part in task.parts.values()]
+        if parts:
+            pairs, source = {"full": sum(map(len, parts))}, ", ".join(task.source for task in tasks[name])
+            write_task(folder, TASKS["sts-12"], {"train": concatenate(parts)}, source)
+        else:
+            pairs = write_dataset(folder, name)
         counts = ", ".join(f"{count} {split}" for split, count in pairs.items())
         click.echo(f"written: {folder} ({counts} pairs)")

@@ -62,8 +62,10 @@ def reproduce(
         check_handle(encoder[name], name)
     path = pathlib.Path(out, REPRODUCTION_FILE)
     lock_output(path, f"--out={out}")
-    from bert_flow_tf.data.folders import check_folder, write_full_text
-    from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
+    from bert_flow_tf.data.datasets import check_folder, write_task
+    from bert_flow_tf.data.scored_tasks import read_task
+    from bert_flow_tf.data.senteval import SUBSETS
+    from bert_flow_tf.data.tasks import TASKS, concatenate
     from bert_flow_tf.files.json_files import read_json
     from bert_flow_tf.recipe.run import read_environment, run_stages, seed_runs
     from bert_flow_tf.results.tables import scores_table
@@ -75,12 +77,12 @@ def reproduce(
     recipe = read_environment(environ, tasks[0])
     folders = {task.name: pathlib.Path(task.source) for task in tasks}
     for task in tasks:
-        if task.name in SENTEVAL_SUBSETS:
+        if task.name in SUBSETS:
             if "flow-train" in rows:
                 raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
             folder = folders[task.name] = pathlib.Path(out, "data", task.title)
             check_folder(folder, "--out", overwrite=True)
-            write_full_text(folder, task.subsets, task.source)
+            write_task(folder, TASKS["sts-12"], {"train": concatenate([*task.parts.values()])}, task.source)
     stages: list[Stage] = []
     scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}
     for seed, task in itertools.product(seeds, tasks):

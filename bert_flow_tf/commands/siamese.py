@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bert_flow_tf.commands.evaluate import read_tasks, scores_of
-from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES
+from bert_flow_tf.commands.evaluate import scores_of
+from bert_flow_tf.data import senteval
+from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.atomic import output_file
@@ -20,7 +21,6 @@ from bert_flow_tf.runs.settings import RunSettings, ScoringSettings, flags_of
 from bert_flow_tf.training.start import train_and_score
 
 if TYPE_CHECKING:
-    from bert_flow_tf.commands.evaluate import AnyTask
     from bert_flow_tf.training.scoring import Trained
 
 _DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
@@ -50,16 +50,16 @@ def run(settings: RunSettings) -> None:
     train_and_score(settings, lambda trained: _write_senteval(path, trained, tasks, scoring.original_protocol))
 
 
-def _senteval_tasks(settings: ScoringSettings) -> "list[AnyTask]":
+def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
     names = [name.strip() for name in settings.senteval_tasks.split(",")]
-    if unknown := [name for name in names if name not in SENTEVAL_NAMES]:
-        known = f"{', '.join(SENTEVAL_NAMES)}{suggest(unknown[0], SENTEVAL_NAMES)}"
+    if unknown := [name for name in names if name not in senteval.NAMES]:
+        known = f"{', '.join(senteval.NAMES)}{suggest(unknown[0], senteval.NAMES)}"
         raise ArgumentError(f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}")
-    return read_tasks([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.senteval_dir)
+    return [read_task(senteval.NAMES[name], senteval_dir=settings.senteval_dir) for name in names]
 
 
 def _write_senteval(
-    path: pathlib.Path | None, trained: "Trained", tasks: "Sequence[AnyTask]", original_protocol: bool
+    path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask], original_protocol: bool
 ) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow

@@ -1,90 +1,99 @@
-"""Sentence pairs from TensorFlow Datasets, with names such as `tfds:glue/stsb`.
+"""Sentence pairs from TensorFlow Datasets, and files for training.
 
 `pip install 'bert-flow-tf[datasets]'` installs the library, which downloads a data set at its first use into
-TFDS_DATA_DIR.
+TFDS_DATA_DIR. Its data sets become files in GLUE's format; STS-12 to STS-16 become a `full.txt` of two columns, as the
+original expects.
 """
 
-import dataclasses
-from typing import Any
+import pathlib
+import re
+from collections.abc import Mapping
 
-import numpy as np
+import msgspec
 
-from bert_flow_tf.data import tasks
-from bert_flow_tf.errors import UserError, pip_install
+from bert_flow_tf.data.pair_files import Examples, FileLayout
+from bert_flow_tf.data.tasks import SNLI, SPLITS, TASKS, Task
+from bert_flow_tf.errors import pip_install
+from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
+from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 
-_PREFIX = "tfds:"
-
-
-@dataclasses.dataclass(frozen=True)
-class Dataset:
-    """The columns and labels of a task's data set in TensorFlow Datasets.
-
-    `label_values` has the task's label for each class id; None if the data set has scores. The names of the dev and
-    test splits end with `suffix`.
-    """
-
-    name: str
-    task: str
-    sentence_features: tuple[str, str] = ("sentence1", "sentence2")
-    label_values: tuple[float, ...] | None = None
-    suffix: str = ""
-
-
-# The tuple has the task's ids of the classes entailment, neutral and contradiction.
-_NLI: tuple[Any, Any, Any] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
-_DATASETS = {
-    _PREFIX + dataset.name: dataset
-    for dataset in (
-        Dataset("glue/stsb", "sts-b"),
-        Dataset("glue/mrpc", "mrpc-regression", label_values=(0.0, 1.0)),
-        # Entailment is class 0 in TensorFlow Datasets.
-        Dataset("glue/qnli", "qnli-regression", ("question", "sentence"), (1.0, 0.0)),
-        Dataset("glue/qqp", "qqp", ("question1", "question2"), (0.0, 1.0)),
-        Dataset("glue/mnli", *_NLI, "_matched"),
-        Dataset("snli", *_NLI),
-    )
+# A data set's columns and class ids are those of Hugging Face's exports, which `Task.parse` knows.
+DATASETS = {
+    "tfds:glue/stsb": TASKS["sts-b"],
+    "tfds:glue/mrpc": TASKS["mrpc-regression"],
+    "tfds:glue/qnli": TASKS["qnli-regression"],
+    "tfds:glue/qqp": TASKS["qqp"],
+    "tfds:glue/mnli": TASKS["mnli"],
+    "tfds:snli": SNLI,
 }
-
-DATASET_NAMES = tuple(_DATASETS)
-SCORED_NAMES = tuple(name for name, dataset in _DATASETS.items() if tasks.get_task(dataset.task).is_regression)
-
-
-def is_dataset_name(name: str) -> bool:
-    return name.lower().startswith(_PREFIX)
+# `--overwrite` replaces only folders with this file, which names the data set.
+MARKER_FILE = "prepared.json"
 
 
-def get_dataset(name: str) -> Dataset:
-    if name.lower() not in _DATASETS:
-        raise UserError(f"unknown dataset {name!r}, expected one of {', '.join(DATASET_NAMES)}")
-    return _DATASETS[name.lower()]
+class _Marker(msgspec.Struct):
+    files: dict[str, int]
 
 
-def read_dataset(name: str, split: str) -> tasks.Examples:
-    """Read a split's pairs with the task's labels.
+def read_dataset(name: str, split: str) -> Examples:
+    """Read a split of one of `DATASETS` with its task's labels.
 
     GLUE's pairs are in the order of its files, SNLI's in the order of TensorFlow Datasets. Pairs without a label (in
     SNLI, without a majority) are dropped. If the split has no labels at all, they are kept with label 0. `split` is
     "train", "dev" or "test".
     """
-    dataset = get_dataset(name)
-    split = {"dev": "validation"}.get(split, split) + (dataset.suffix if split != "train" else "")
-    try:
+    task = DATASETS[name]
+    part = {"dev": "validation"}.get(split, split) + "_matched" * (task.name == "mnli" and split != "train")
+    with reading(name, f"a data set from the network or TFDS_DATA_DIR, after {pip_install('datasets')}"):
         import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise UserError(f"tfds: tensorflow_datasets is not installed: {pip_install('datasets')}") from error
-    with reading(name, "a data set, from the network or in TFDS_DATA_DIR"):
-        rows = list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
-    if rows and "idx" in rows[0]:
-        # Restore the order of GLUE's files, because TensorFlow Datasets sorts by a hash.
-        rows.sort(key=lambda row: row["idx"])
+
+        rows = list(tfds.as_numpy(tfds.load(name.removeprefix("tfds:"), split=part)))
+    # Restore the order of GLUE's files, because TensorFlow Datasets sorts by a hash.
+    rows.sort(key=lambda row: row.get("idx", 0))
     has_labels = any(row["label"] != -1 for row in rows)
     rows = [row for row in rows if row["label"] != -1 or not has_labels]
-    if not rows:
-        raise UserError(f"{name}: found no examples in split {split}, expected at least one")
-    values = [float(row["label"]) if has_labels else 0.0 for row in rows]
-    if has_labels and dataset.label_values:
-        values = [dataset.label_values[int(value)] for value in values]
-    sentences_a, sentences_b = ([row[name].decode() for row in rows] for name in dataset.sentence_features)
-    dtype = np.float32 if tasks.get_task(dataset.task).is_regression else np.int32
-    return tasks.Examples(sentences_a, sentences_b, np.asarray(values, dtype), has_labels)
+    cells = [[one.decode() if isinstance(one, bytes) else str(one.item()) for one in row.values()] for row in rows]
+    return task.parse([list(rows[0]), *cells], f"{name}, {part}", task.files["train" if has_labels else "test"])
+
+
+def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
+    """Raise `UserError` if the folder exists and may not be replaced."""
+    marker, names = folder / MARKER_FILE, [MARKER_FILE]
+    if marker.is_file():
+        names += read_json(marker, _Marker, expected="a prepared folder's list", versioned=False).files
+    kind = FolderKind("a prepared folder", MARKER_FILE, names)
+    output_folder(folder, kind, overwrite=overwrite, flag=f"{flag}: {folder}")
+
+
+def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
+    """Write one of `DATASETS` in GLUE's format; return pair counts by split.
+
+    MNLI gets gold labels; in GLUE's own file, the original reads the first annotator's labels.
+    """
+    parts = {split: read_dataset(name, split) for split in SPLITS}
+    write_task(folder, DATASETS[name], parts | ({"gold": parts["test"]} if parts["test"].has_labels else {}), name)
+    return {split: len(examples) for split, examples in parts.items()}
+
+
+def write_task(folder: pathlib.Path, task: Task, parts: Mapping[str, Examples], source: str) -> None:
+    """Write the files that a task has for these parts."""
+    files = {layout.name: _rows(task, layout, parts[part]) for part, layout in task.files.items() if part in parts}
+    with new_folder(folder) as new:
+        for name, rows in files.items():
+            lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) + "\n" for row in rows)
+            (new / name).write_bytes("".join(lines).encode())
+        write_json(new / MARKER_FILE, {"source": source, "files": {name: len(rows) for name, rows in files.items()}})
+
+
+def _rows(task: Task, layout: FileLayout, examples: Examples) -> list[list[str]]:
+    """Return rows of cells, the header first; unused cells are "-"."""
+    names = task.label_names
+    labels = [names[int(label)] if names else f"{label:g}" for label in examples.labels]
+    values = [] if layout.header is None else [layout.header]
+    values += zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
+    rows = [["-"] * layout.min_columns for _ in values]
+    for row, cells in zip(rows, values, strict=True):
+        # zip drops the labels if the layout has no column for them.
+        for column, cell in zip(layout.columns, cells, strict=False):
+            row[column] = cell
+    return rows

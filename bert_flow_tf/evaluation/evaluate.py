@@ -16,8 +16,8 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import BaseCrossValidator, GridSearchCV, PredefinedSplit, StratifiedKFold, cross_validate
 from sklearn.preprocessing import normalize
 
-from bert_flow_tf.data.sts_sets import SimilarityTask
-from bert_flow_tf.data.transfer_sets import Example, TransferTask
+from bert_flow_tf.data.pair_files import Examples
+from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.evaluation.protocols import TaskScores, cosines, score_task
 
 SEED, FOLDS = 1111, 10
@@ -30,7 +30,7 @@ _GRID_WITHOUT_DEV = tuple(2.0**t for t in range(-1, 6))
 
 def score_tasks(
     encode: Callable[[list[str]], npt.ArrayLike],
-    tasks: Sequence[SimilarityTask | TransferTask],
+    tasks: Sequence[ScoredTask],
     original_protocol: bool = False,
 ) -> dict[str, TaskScores]:
     """Return each task's scores by name.
@@ -50,19 +50,23 @@ def score_tasks(
     results = {}
     for task in tasks:
         logging.info("scoring %s", task.title)
-        if isinstance(task, TransferTask) and original_protocol:
+        is_classified = task.metric == "accuracy"
+        if is_classified and original_protocol:
             name = f"{task.name} ({ORIGINAL_PROTOCOL})"
             results[name] = score_transfer(task, lambda part: normalize(embeddings_of(part)), folds=ORIGINAL_FOLDS)
-        elif isinstance(task, TransferTask):
+        elif is_classified:
             results[task.name] = score_transfer(task, embeddings_of)
         else:
-            sides = ((embeddings_of(s.sentences_a), embeddings_of(s.sentences_b), task.label(s)) for s in task.subsets)
+            sides = [
+                (embeddings_of(part.sentences_a), embeddings_of(part.sentences_b), task.label(name))
+                for name, part in task.parts.items()
+            ]
             results[task.name] = score_task(task, [cosines(*side) for side in sides])
     return results
 
 
 def score_transfer(
-    task: TransferTask, embeddings_of: Callable[[Sequence[str]], np.ndarray], *, folds: int = FOLDS
+    task: ScoredTask, embeddings_of: Callable[[Sequence[str]], np.ndarray], *, folds: int = FOLDS
 ) -> TaskScores:
     """Return a classification task's scores: "accuracy", "dev_accuracy" and, for MRPC, "f1".
 
@@ -71,12 +75,11 @@ def score_transfer(
     SentEval. `pairs` counts the scored examples.
     """
     x = {name: _features(part, embeddings_of) for name, part in task.parts.items()}
-    y = {name: np.array([example.label for example in part]) for name, part in task.parts.items()}
-    scored = "all" if "all" in x else "test"
+    y = {name: part.labels.astype(int) for name, part in task.parts.items()}
     split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if scored == "all":
+        if task.split == "all":
             found = cross_validate(_search(_GRID, split), x["all"], y["all"], cv=split, return_estimator=True)
             searches, accuracy = found["estimator"], float(found["test_score"].mean())
         else:
@@ -91,23 +94,23 @@ def score_transfer(
             accuracy = float(np.mean(predicted == y["test"]))
     dev = float(np.mean([one.cv_results_["mean_test_score"][one.best_index_] for one in searches]))
     scores = {"accuracy": {"all": accuracy}, "dev_accuracy": {"all": dev}}
-    if task.reports_f1:
+    if task.title == "MRPC":
         scores["f1"] = {"all": float(f1_score(y["test"], predicted))}
     return TaskScores(
         title=task.title,
         metric="accuracy",
-        split=scored,
+        split=task.split,
         source=task.source,
-        pairs=len(y[scored]),
+        pairs=len(y[task.split]),
         by_metric=scores,
     )
 
 
-def _features(part: Sequence[Example], embeddings_of: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
-    columns = [embeddings_of(sentences) for sentences in zip(*(one.sentences for one in part), strict=True)]
-    if len(columns) == 1:
-        return columns[0]
-    u, v = columns
+def _features(part: Examples, embeddings_of: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
+    u = embeddings_of(part.sentences_a)
+    if not part.sentences_b:
+        return u
+    v = embeddings_of(part.sentences_b)
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.data import tasks
-from bert_flow_tf.data.sts_sets import SimilarityTask
+from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import Count
 from bert_flow_tf.files.reading import parse_number, read_lines
@@ -99,13 +99,13 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str
     return ab / np.sqrt(aa * bb)
 
 
-def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> TaskScores:
+def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScores:
     """Return a task's scores from each sub-set's similarities."""
     subsets = {
-        one.name: SubsetScores(pairs=len(one), by_metric=score_pairs(values, one.gold, task.metric, task.label(one)))
-        for one, values in zip(task.subsets, similarities, strict=True)
+        name: SubsetScores(pairs=len(part), by_metric=score_pairs(values, part.labels, task.metric, task.label(name)))
+        for (name, part), values in zip(task.parts.items(), similarities, strict=True)
     }
-    all_values, gold = np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets])
+    all_values, gold = np.concatenate(similarities), np.concatenate([part.labels for part in task.parts.values()])
     scores = {name: {"all": one} for name, one in score_pairs(all_values, gold, task.metric, task.name).items()}
     for metric in scores if len(subsets) > 1 else ():
         values, sizes = zip(*((subset.by_metric[metric], subset.pairs) for subset in subsets.values()), strict=True)
@@ -145,22 +145,21 @@ def read_predictions(path: str | os.PathLike) -> np.ndarray:
 
 
 def score_predictions(
-    predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
+    predictions: npt.ArrayLike, task: tasks.Task, glue_dir: str | os.PathLike, split: str
 ) -> dict[str, float]:
     """Return "pearson", "spearman" and, for labels, "auc" of predictions [n].
 
     Raises:
       UserError: gold scores are missing, the number of predictions differs, or a score is undefined.
     """
-    task = tasks.get_task(task)
     gold = tasks.gold_scores(task, glue_dir, split)
     scores = {"pearson": pearson(predictions, gold), "spearman": spearman(predictions, gold)}
     return scores | ({"auc": auc(predictions, gold)} if task.metric == "auc" else {})
 
 
-def score_prediction_file(task: SimilarityTask, path: str | os.PathLike) -> TaskScores:
+def score_prediction_file(task: ScoredTask, path: str | os.PathLike) -> TaskScores:
     """Return a task's scores from a file of cosines, one per pair."""
-    ends = np.cumsum([len(subset) for subset in task.subsets])
+    ends = np.cumsum([len(part) for part in task.parts.values()])
     return score_task(task, np.split(read_predictions(path), ends[:-1]))
 
 

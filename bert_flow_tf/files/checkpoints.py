@@ -28,7 +28,6 @@ class Checkpoint:
         with reading(prefix, "a checkpoint"):
             self._reader = tf.train.load_checkpoint(str(prefix))
         self.shapes: dict[str, list[int]] = self._reader.get_variable_to_shape_map()
-        self.dtypes: dict[str, tf.DType] = self._reader.get_variable_to_dtype_map()
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return a variable's value; raise `UserError` for damaged files."""

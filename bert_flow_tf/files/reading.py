@@ -6,9 +6,7 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
-
-import numpy as np
+from collections.abc import Iterator
 
 from bert_flow_tf.errors import UserError
 
@@ -77,10 +75,3 @@ def file_digest(path: str | os.PathLike) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def update_with_arrays(digest: "hashlib._Hash", arrays: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Update a digest with names, types, shapes and values of arrays."""
-    for name, array in arrays:
-        digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
-        digest.update(array.tobytes())

@@ -8,8 +8,7 @@ import tf_keras
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.runs.settings import Losses
-from glow.affine import AffineMap
-from glow.flow import Glow
+from glow.calibration import Calibration
 from glow.optimizer import apply_clipped
 
 
@@ -57,7 +56,7 @@ class SiameseBertFlow(tf_keras.Model):
     def __init__(
         self,
         encoder: SentenceEncoder,
-        flow: Glow | AffineMap | None,
+        flow: Calibration | None,
         *,
         num_labels: int | None = None,
         low_dim: int = -1,

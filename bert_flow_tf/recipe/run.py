@@ -34,7 +34,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
+from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
 from bert_flow_tf.data.tasks import get_task
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
 from bert_flow_tf.evaluation.protocols import score_prediction_file
@@ -61,7 +61,7 @@ class Stage(NamedTuple):
 
     title: str
     settings: RunSettings
-    task: SimilarityTask | None = None
+    task: ScoredTask | None = None
     export_to: pathlib.Path | None = None
 
     def run(self) -> bool:
@@ -113,7 +113,7 @@ class Recipe(NamedTuple):
     seed: int
     with_nli: bool
     folder: pathlib.Path  # the training data, named after the task
-    task: SimilarityTask | None  # the task to score
+    task: ScoredTask | None  # the task to score
 
     def nli(self) -> list[Stage]:
         flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
@@ -170,7 +170,7 @@ def recipe_stages(recipe: Recipe) -> list[Stage]:
     ]
 
 
-def read_environment(environ: Mapping[str, str], task: SimilarityTask | None = None) -> Recipe:
+def read_environment(environ: Mapping[str, str], task: ScoredTask | None = None) -> Recipe:
     """Read the recipe from environment variables; `task` overrides TASK_NAME."""
     values = {name: value for name, value in environ.items() if value}
     name, flags = _encoder(values)

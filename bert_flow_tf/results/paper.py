@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bert_flow_tf.data.sts_sets import task_title
+from bert_flow_tf.data.scored_tasks import task_title
 from bert_flow_tf.runs.record import BERT_NAMES, MASKED_LM, Encoder, Flow, Training
 
 NLI = "NLI"

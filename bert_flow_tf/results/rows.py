@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from bert_flow_tf.data.sts_sets import task_title
+from bert_flow_tf.data.scored_tasks import task_title
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.results.paper import Published, is_whole, published_figures
 from bert_flow_tf.results.records import Reproduction, Scores, Source, summarize

@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Callable, Sequence
 
-from bert_flow_tf.data.sts_sets import task_title
+from bert_flow_tf.data.scored_tasks import task_title
 from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
 from bert_flow_tf.evaluation.words import NEIGHBORS
 from bert_flow_tf.results.paper import fine_tuning_of, is_whole, table1, table5, table6

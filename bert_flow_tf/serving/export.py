@@ -21,8 +21,8 @@ from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, ExportSettings, export_path
 from glow.affine import AffineMap
+from glow.calibration import Calibration
 from glow.flow import Glow
-from glow.folded import FoldedFlow, can_fold
 
 # MiniLM and random weights gave cosines of 0.999; an export that loses ten times as much fails.
 BFLOAT16_MIN_COSINE = 0.99
@@ -142,11 +142,9 @@ def quiet_tensorflow() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def latents_of(flow: Glow | AffineMap | None) -> Callable[[tf.Tensor], tf.Tensor]:
+def latents_of(flow: Calibration | None) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return the flow's forward pass, folded if possible; the identity for None."""
-    if flow is None:
-        return tf.identity
-    return FoldedFlow(flow) if can_fold(flow) else flow.forward
+    return tf.identity if flow is None else flow.folded() or flow.forward
 
 
 def _check(path: pathlib.Path, found: np.ndarray, expected: np.ndarray, tolerance: float, dtype: str) -> Exported:

@@ -15,8 +15,7 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE
-from glow.flow import Glow
-from glow.folded import DenseLayer, dense_layers, has_dense_layers
+from glow.folded import DenseLayer
 
 _REDUCERS = {masked_mean: "mean", first_token: "cls"}
 
@@ -84,9 +83,10 @@ def _pool(width: int, mode: str) -> Module:
 
 def _flow_layers(model: EmbeddingModel) -> list[DenseLayer]:
     flow, size, low_dim = model.flow, model.encoder.embedding_size, model.low_dim
-    if isinstance(flow, Glow) and not has_dense_layers(flow):
-        raise _unsupported(f"{flow.config.coupling} couplings of activation {flow.config.activation}")
-    layers = [] if flow is None else dense_layers(flow)
+    try:
+        layers = [] if flow is None else flow.dense_layers()
+    except ValueError as error:
+        raise ArgumentError(f"format: sentence-transformers: {error}, expected savedmodel or onnx") from error
     if low_dim > 0:
         mean = np.repeat(np.eye(low_dim), size // low_dim, axis=0) * (low_dim / size)
         last = layers.pop() if layers else DenseLayer(np.eye(size), np.zeros(size))

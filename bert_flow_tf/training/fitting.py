@@ -18,7 +18,8 @@ from bert_flow_tf.evaluation.witness import COMPARE, Judgement, Witness, check_p
 from bert_flow_tf.runs.record import Setting
 from bert_flow_tf.runs.settings import FitSettings, flow_config
 from glow.affine import AffineMap
-from glow.flow import Glow
+from glow.calibration import Calibration
+from glow.config import GlowConfig
 
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
@@ -105,8 +106,8 @@ def learn(
     rows: int,
     held_out: np.ndarray | None,
     show_progress_bar: bool | None,
-) -> tuple[Glow | AffineMap, np.ndarray, dict[str, Setting]]:
-    """Learn a calibration; return it, its losses and its settings.
+) -> tuple[Calibration, GlowConfig | None, np.ndarray, dict[str, Setting]]:
+    """Learn a calibration; return it, its flow's configuration, losses and settings.
 
     Args:
       embeddings: array [rows, D], or a function that returns blocks of them in a random order.
@@ -116,7 +117,8 @@ def learn(
       UserError: the epochs have fewer rows than one step, or `FlowCalibrator.fit` fails.
     """
     if isinstance(embeddings, np.ndarray) and settings.method != "flow":
-        return affine_map(settings.method, embeddings), np.empty(0, np.float32), {"method": settings.method}
+        learned = affine_map(settings.method, embeddings)
+        return learned, None, np.empty(0, np.float32), {"method": settings.method}
     given: dict[str, Any] = {"batch_size": settings.batch_size, "learning_rate": settings.learning_rate}
     epochs = settings.epochs or float(max(1, math.ceil(_ENOUGH_STEPS * settings.batch_size / rows)))
     config = flow_config(settings.flow_model_config)
@@ -137,7 +139,8 @@ def learn(
         advice = f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more sentences or epochs"
         # With this level, the warning names the line that called `BertFlow.fit`.
         warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=5)
-    return calibrator.flow_, calibrator.losses_, {"steps": calibrator.n_steps_, "epochs": epochs, **given}
+    learned_settings = {"steps": calibrator.n_steps_, "epochs": epochs, **given}
+    return calibrator.flow_, calibrator.config_, calibrator.losses_, learned_settings
 
 
 def _learn_blocks(

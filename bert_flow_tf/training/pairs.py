@@ -53,7 +53,7 @@ def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
     """Return float32 scores in [0, 1], or int32 class ids."""
     if not task.is_regression:
         return np.array(examples.labels, np.int32)
-    return (np.asarray(examples.labels, np.float64) / task.label_max).astype(np.float32)
+    return examples.labels.astype(np.float32) / np.float32(task.label_max)
 
 
 def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:

@@ -239,6 +239,7 @@ def masked(
     Args:
       tokens: dict of int32 [n, t] from `Tokenizer.pack`.
       numbers: int64 [n], the number of each sentence in the run.
+
     Returns:
       The masked tokens, and the labels, int32 [n, t].
     """

@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_flow_tf import run_siamese
-from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
+from bert_flow_tf.data.senteval import SUBSETS
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.files.checkpoints import checkpoint_files
 from bert_flow_tf.runs.settings import RunSettings
@@ -75,7 +75,7 @@ def write_senteval(folder, words):
     def sentence(known):
         return " ".join(rng.choice(known, rng.integers(2, 6)))
 
-    for i, subset in enumerate(SENTEVAL_SUBSETS["sts12"], start=1):
+    for i, subset in enumerate(SUBSETS["sts12"], start=1):
         sts = folder / "STS" / "STS12-en-test"
         write_tsv(sts / f"STS.input.{subset}.txt", [[sentence(words), sentence(words)] for _ in range(10 * i)])
         write_tsv(sts / f"STS.gs.{subset}.txt", [[f"{rng.uniform(0, 5):.2f}" if k % 10 else ""] for k in range(10 * i)])

@@ -15,7 +15,8 @@ from absl import flags
 
 from bert_flow_tf import run_siamese
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.commands.evaluate import read_tasks, scores_of
+from bert_flow_tf.commands.evaluate import scores_of
+from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
@@ -220,7 +221,7 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
     written = json.loads((run_dir / "evaluation.json").read_text())
     assert written["made_by"]["command"] == "run_siamese"
     # `bert-flow evaluate` gives the same scores.
-    tasks = read_tasks(["sts12", "senteval:sst2"], senteval_dir=folder, split=None)
+    tasks = [read_task(name, senteval_dir=folder) for name in ("sts12", "senteval:sst2")]
     expected = msgspec.to_builtins(scores_of("", BertFlow.load(run_dir), tasks, False))
     for key in ("model", "tasks", "without_flow"):
         assert written[key] == expected[key]

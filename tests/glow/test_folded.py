@@ -1,14 +1,16 @@
 """A folded flow and its dense layers give the flow's latents."""
 
 import dataclasses
+import doctest
+import importlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from glow.affine import AffineMap
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.flow import Glow
-from glow.folded import FoldedFlow, can_fold, dense_layers, has_dense_layers
 from tests.glow.bijector_checks import perturb
 
 SMALL = GlowConfig(n_levels=2, depth=2, coupling_width=4)
@@ -52,12 +54,16 @@ def test_latents_are_those_of_the_flow(config, folds, has_layers):
     # The levels have 31, 15 and 7 channels. In float64 nothing but a wrong formula is above the limit.
     flow = new_flow(config, 31, tf.float64)
     u = embeddings(flow)
-    assert (can_fold(flow), has_dense_layers(flow)) == (folds, has_layers)
     if has_layers:
-        np.testing.assert_allclose(through(dense_layers(flow), u, np.float64), flow.forward(u), rtol=0, atol=1e-12)
-    if folds:
-        np.testing.assert_allclose(FoldedFlow(flow)(u), flow.forward(u), rtol=0, atol=1e-12)
-        assert FoldedFlow(flow)(u[:0]).shape == (0, 31)
+        np.testing.assert_allclose(through(flow.dense_layers(), u, np.float64), flow.forward(u), rtol=0, atol=1e-12)
+    else:
+        with pytest.raises(ValueError, match=f"{config.coupling} couplings of activation {config.activation}"):
+            flow.dense_layers()
+    folded = flow.folded()
+    assert (folded is not None) == folds
+    if folded:
+        np.testing.assert_allclose(folded(u), flow.forward(u), rtol=0, atol=1e-12)
+        assert folded(u[:0]).shape == (0, 31)
 
 
 def test_float32_is_as_near_to_the_exact_latents_as_the_flow():
@@ -72,26 +78,26 @@ def test_float32_is_as_near_to_the_exact_latents_as_the_flow():
     double = Glow(SMALL, 16, seed=0, dtype=tf.float64)
     for variable, value in zip(double.variables, flow.variables, strict=True):
         variable.assign(tf.cast(value, tf.float64))
-    check(FoldedFlow(flow)(u), double.forward(tf.cast(u, tf.float64)).numpy())
+    check(flow.folded()(u), double.forward(tf.cast(u, tf.float64)).numpy())
     # Means up to 3000 deviations.
     flow = new_flow()
     u = embeddings(flow, n=50, mean=200.0)
     flow.initialize_from_data(u)
-    layers = dense_layers(flow)
+    layers = flow.dense_layers()
     check(through(layers, u, np.float32), through(layers, u, np.float64))
 
 
 def test_folded_flow_is_a_few_constant_operations():
     flow = new_flow()
     spec = tf.TensorSpec([None, flow.event_size], tf.float32)
-    graph = tf.function(FoldedFlow(flow)).get_concrete_function(spec).graph
+    graph = tf.function(flow.folded()).get_concrete_function(spec).graph
     kinds = [node.op for node in graph.as_graph_def().node if node.op not in ("Const", "Placeholder", "Identity")]
     # There are four steps of three products.
     assert kinds.count("MatMul") == 12
     assert set(kinds) == {"GatherV2", "AddV2", "Mul", "MatMul", "BiasAdd", "Relu"}
     assert not graph.captures
     # Dense layers are two for a step, little wider than the embedding.
-    layers = dense_layers(flow)
+    layers = flow.dense_layers()
     assert [layer.kernel.shape for layer in layers] == [(16, 16), (16, 24), *[(24, 24)] * 7, (24, 16)]
     assert [layer.slope for layer in layers] == [1.0, *[0.5, 2.0] * 4, 1.0]
 
@@ -99,9 +105,23 @@ def test_folded_flow_is_a_few_constant_operations():
 def test_what_the_flow_learns_later_does_not_reach_it():
     flow = new_flow()
     u = embeddings(flow)
-    folded = FoldedFlow(flow)
+    folded = flow.folded()
     before = folded(u).numpy()
     assert folded.is_current()
     perturb(flow.trainable_variables, seed=3)
     np.testing.assert_array_equal(folded(u), before)
     assert not folded.is_current()
+
+
+def test_an_affine_map_is_two_dense_layers():
+    rng = np.random.default_rng(0)
+    affine = AffineMap(6, rng.normal(size=6), rng.normal(size=(6, 6)))
+    u = rng.normal(size=(5, 6)).astype(np.float32)
+    np.testing.assert_allclose(through(affine.dense_layers(), u, np.float64), affine.forward(u), atol=1e-5)
+    assert affine.folded() is None and affine.variables_by_path.keys() == {"mean", "matrix"}
+
+
+@pytest.mark.parametrize("module", ["calibrator", "coupling", "flow"])
+def test_examples_in_docstrings_print_what_they_say(module):
+    found = doctest.testmod(importlib.import_module(f"glow.{module}"))
+    assert found.attempted and not found.failed

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.data.tasks import read_split
+from bert_flow_tf.data.tasks import TASKS, read_split
 from bert_flow_tf.evaluation.protocols import score_predictions
 from bert_flow_tf.model.tf1_run import convert_tf1_run, write_tf1_run
 
@@ -33,7 +33,7 @@ def test_back_under_tf1s_names_it_holds_the_same_bits(run_dir, golden_dir, tmp_p
 
 def test_cosines_on_the_sts_benchmark_are_those_of_tf1(run_dir, demo_dir, reference_data, deviation):
     glue_dir = reference_data / "data" / "glue"
-    examples = read_split("STS-B", str(glue_dir / "STS-B"), "test")
+    examples = read_split(TASKS["sts-b"], str(glue_dir / "STS-B"), "test")
     run = BertFlow.load(run_dir)
     model = BertFlow.from_hub(str(demo_dir), sentence_embedding_type="cls", max_seq_length=64)
     sides = examples.sentences_a, examples.sentences_b
@@ -50,4 +50,4 @@ def test_cosines_on_the_sts_benchmark_are_those_of_tf1(run_dir, demo_dir, refere
         what = f"checkpoints, cosines of STS-B test {words}, absolute"
         deviation(what, np.abs(cosines - expected).max(), 2e-6)
         if spearman:
-            assert round(score_predictions(cosines, "STS-B", str(glue_dir), "test")["spearman"], 4) == spearman
+            assert round(score_predictions(cosines, TASKS["sts-b"], str(glue_dir), "test")["spearman"], 4) == spearman

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tokenizers
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.data.tasks import read_split
+from bert_flow_tf.data.tasks import TASKS, read_split
 from bert_flow_tf.encoder.source import resolve_encoder
 
 
@@ -74,7 +74,7 @@ def test_all_awkward_strings_in_the_exported_graph(source, reference, tmp_path):
 def test_every_sentence_of_the_sts_benchmark(source, reference_data, deviation, split, count):
     with np.load(reference_data / "golden" / "tokenization_stsb.npz") as golden:
         ids, lengths = golden[f"{split}_ids"], golden[f"{split}_lengths"]
-    examples = read_split("STS-B", str(reference_data / "data" / "glue" / "STS-B"), split)
+    examples = read_split(TASKS["sts-b"], str(reference_data / "data" / "glue" / "STS-B"), split)
     sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
     assert len(sentences) == len(lengths) == count
     found = source.tokenizer()(tf.constant(sentences), 64)

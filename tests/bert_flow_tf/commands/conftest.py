@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.data.sts_sets import read_scored_split
+from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import get_task
 from tests.bert_flow_tf import small_runs
 
@@ -19,5 +19,5 @@ def small_glue_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def small_splits(small_glue_dir):
-    """`ScoredPairs` of that task by split."""
-    return {split: read_scored_split(get_task("sts-b"), small_glue_dir, split, split) for split in PAIRS}
+    """`Examples` of that task by split."""
+    return {split: read_scored_split(get_task("sts-b"), small_glue_dir, split) for split in PAIRS}

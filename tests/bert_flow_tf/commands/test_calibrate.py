@@ -65,12 +65,12 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(
         if method in ("natsv", "sn+natsv"):
             # k is the best of dev.
             by_k = {k: calibration(f"{method}-{k}").fit(vectors).transform(vectors[DEV]) for k in range(1, 21)}
-            by_k = {k: spearman(of, small_splits["dev"].gold) for k, of in by_k.items()}
+            by_k = {k: spearman(of, small_splits["dev"].labels) for k, of in by_k.items()}
             assert row["dev_by_k"] == pytest.approx({str(k): value for k, value in by_k.items()}, abs=1e-6)
             assert row["k"] == max(by_k, key=by_k.get)
             names[method] = f"{method}-{row['k']}"
         test = calibration(names[method]).fit(vectors).transform(vectors[TEST].astype(np.float64))
-        assert row["by_metric"]["spearman"] == pytest.approx(spearman(test, small_splits["test"].gold), abs=1e-6), (
+        assert row["by_metric"]["spearman"] == pytest.approx(spearman(test, small_splits["test"].labels), abs=1e-6), (
             method
         )
     assert list(flow["by_seed"]) == ["5", "3"]
@@ -88,7 +88,7 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(
     succeeds(*calibrate, "--methods", "sn", "--fit_on", "train", "--out", out, "--overwrite")
     (row,) = json.loads(out.read_text())["rows"]
     test = calibration("sn").fit(vectors[TRAIN]).transform(vectors[TEST])
-    assert row["by_metric"]["spearman"] == pytest.approx(spearman(test, small_splits["test"].gold), abs=1e-6)
+    assert row["by_metric"]["spearman"] == pytest.approx(spearman(test, small_splits["test"].labels), abs=1e-6)
 
 
 def test_the_flow_learns_with_dropout_unless_told_otherwise(calibrate, vectors, tmp_path, monkeypatch):
@@ -123,6 +123,6 @@ def test_of_a_run_the_encoder_is_calibrated_not_its_flow(sts_run, small_glue_dir
     run = BertFlow.load(sts_run)
     rows = run.encode_pooled(sentences_of(small_splits["test"]))
     assert written["rows"][0]["by_metric"]["spearman"] == pytest.approx(
-        spearman(rows, small_splits["test"].gold), abs=1e-4
+        spearman(rows, small_splits["test"].labels), abs=1e-4
     )
     assert (written["model"]["checkpoint"], written["model"]["flow"]) == (str(sts_run / "model.ckpt-3"), None)

@@ -89,7 +89,7 @@ MISTAKES = {
     f"{CONVERT} --run .": "found no checkpoint",
     f"{CONVERT} --tf1_checkpoint folder": "folder: found no checkpoint",
     f"{PREPARE} stsb": "found stsb, expected some of sts12 to sts16, sts12-16, tfds:glue/stsb",
-    f"{PREPARE} tfds:glue/cola": "unknown dataset 'tfds:glue/cola'",
+    f"{PREPARE} tfds:glue/cola": "--data: found tfds:glue/cola, expected some of",
     "pretrain --bert_hub demo --text s.txt --steps 200 --num_warmup_steps 200 --out o": "--steps: found 200",
     "pretrain --bert_hub demo --text empty.txt --steps 200 --out o": "--text=empty.txt: found no text",
     f"{RUN_SIAMESE} --task_name=STS-BB": "--task_name: unknown task 'STS-BB'",

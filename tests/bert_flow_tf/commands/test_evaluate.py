@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.data.sts_sets import read_task
+from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.runs.folder import locked_run
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refused, succeeds
@@ -45,10 +45,10 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, sent
     assert result["source"] == str(senteval_dir / "STS" / "STS12-en-test")
     # The figures are those of the model's own embeddings and cosines.
     model = BertFlow.load(finished_run)
-    subset = read_task("sts12", senteval_dir=senteval_dir).subsets[4]
+    subset = read_task("sts12", senteval_dir=senteval_dir).parts["surprise.SMTnews"]
     cosines = model.similarity_pairwise(subset.sentences_a, subset.sentences_b)
-    expected = stats.pearsonr(cosines, subset.gold).statistic
-    assert result["subsets"][subset.name]["by_metric"]["pearson"] == pytest.approx(expected, abs=1e-5)
+    expected = stats.pearsonr(cosines, subset.labels).statistic
+    assert result["subsets"]["surprise.SMTnews"]["by_metric"]["pearson"] == pytest.approx(expected, abs=1e-5)
     title, _, _, row, *_ = printed.splitlines()
     assert "8 word pieces" in title and " STS-12  test   Spearman wmean    135  " in row
     for scores in (written["tasks"], written["without_flow"]):

@@ -1,7 +1,7 @@
 """`bert-flow prepare`: folders for training from SentEval's and TensorFlow Datasets' data."""
 
 from bert_flow_tf.data import tasks
-from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
+from bert_flow_tf.data.senteval import SUBSETS
 from tests.refusals import refused, succeeds
 
 
@@ -9,7 +9,7 @@ def test_scored_pairs_of_senteval_become_a_full_text_each(tmp_path):
     for task in ("sts12", "sts13"):
         folder = tmp_path / "SentEval" / "STS" / f"{task.upper()}-en-test"
         folder.mkdir(parents=True)
-        for name in SENTEVAL_SUBSETS[task]:
+        for name in SUBSETS[task]:
             # The second pair has no gold score.
             (folder / f"STS.input.{name}.txt").write_text(f"{task} {name} a\tb\nc\td\n")
             (folder / f"STS.gs.{name}.txt").write_text("2.5\n\n")
@@ -20,7 +20,7 @@ def test_scored_pairs_of_senteval_become_a_full_text_each(tmp_path):
     printed = succeeds(*command, "--overwrite")
     for line, task, pairs in zip(printed.splitlines(), ("STS-12", "STS-13"), (5, 3), strict=True):
         assert f"{out}/{task} ({pairs} " in line
-    assert tasks.read_split("sts-13", out / "STS-13", "dev").sentences_a[0] == "sts13 FNWN a"
+    assert tasks.read_split(tasks.TASKS["sts-13"], out / "STS-13", "dev").sentences_a[0] == "sts13 FNWN a"
 
 
 def test_a_dataset_becomes_files_in_the_layout_of_glue(tmp_path):

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
+from bert_flow_tf.data.senteval import SUBSETS
 from bert_flow_tf.encoder.handles import HUB_HANDLES
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.recipe import run as recipes
@@ -45,7 +45,7 @@ class Workplace:
         qnli = [["-", *pair, label] for pair, label in zip([["question", "sentence"], *boats], labels, strict=True)]
         write_tsv(self.glue / "QNLI-Regression" / "dev.tsv", qnli)
         folder = root / "SentEval" / "STS" / "STS12-en-test"
-        for name in SENTEVAL_SUBSETS["sts12"]:
+        for name in SUBSETS["sts12"]:
             write_tsv(folder / f"STS.input.{name}.txt", [[f"{name} {a}", b] for a, b in boats])
             write_tsv(folder / f"STS.gs.{name}.txt", [[str(gold)] for gold in GOLD])
         self.failing = None

@@ -5,36 +5,36 @@ import json
 import numpy as np
 import pytest
 
-from bert_flow_tf.data import datasets, folders, tasks
-from bert_flow_tf.data.sts_sets import ScoredPairs
+from bert_flow_tf.data import datasets, tasks
 from tests.refusals import user_error
 
 
-def subset(name, *pairs):
-    return ScoredPairs(name, [a for a, _ in pairs], [b for _, b in pairs], np.arange(len(pairs), dtype=float))
+def subset(*pairs):
+    return tasks.Examples([a for a, _ in pairs], [b for _, b in pairs], np.arange(len(pairs), dtype=float))
 
 
 @pytest.mark.differs("`full.txt`")
 def test_full_text_is_what_the_originals_processors_read(tmp_path):
-    sets = [subset("one", ("Ein Boot.", "A boat."), ("x\ty", "z\r\n")), subset("two", ("Zwölf.", "Twelve."))]
-    assert folders.write_full_text(tmp_path / "STS-12", sets, "SentEval") == 3
-    examples = tasks.read_split("sts-12", tmp_path / "STS-12", "train")
+    task = tasks.TASKS["sts-12"]
+    pairs = subset(("Ein Boot.", "A boat."), ("x\ty", "z\r\n"), ("Zwölf.", "Twelve."))
+    datasets.write_task(tmp_path / "STS-12", task, {"train": pairs}, "SentEval")
+    examples = tasks.read_split(task, tmp_path / "STS-12", "dev")
     assert examples.sentences_a == ["Ein Boot.", "x y", "Zwölf."]
     assert examples.sentences_b == ["A boat.", "z ", "Twelve."]
 
 
 def test_only_a_prepared_folder_is_replaced(tmp_path):
     folder, other = tmp_path / "STS-12", tmp_path / "other"
-    folders.write_full_text(folder, [subset("one", ("a", "b"))], "SentEval")
-    folders.check_folder(folder, "--out", overwrite=True)
+    datasets.write_task(folder, tasks.TASKS["sts-12"], {"train": subset(("a", "b"))}, "SentEval")
+    datasets.check_folder(folder, "--out", overwrite=True)
     (folder / "mine.txt").touch()
     with user_error("holds mine.txt"):
-        folders.check_folder(folder, "--out", overwrite=True)
+        datasets.check_folder(folder, "--out", overwrite=True)
     # Another program wrote this marker.
     other.mkdir()
     (other / "prepared.json").write_text('{"files": 3}')
     with user_error("prepared.json: cannot be read"):
-        folders.check_folder(other, "--out", overwrite=True)
+        datasets.check_folder(other, "--out", overwrite=True)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_only_a_prepared_folder_is_replaced(tmp_path):
 )
 @pytest.mark.parametrize("labelled_test", [False, True])
 def test_a_dataset_comes_back_from_its_files(tmp_path, monkeypatch, name, labels, labelled_test):
-    typed = np.array(labels, np.float32 if isinstance(labels[0], float) else np.int32)
+    typed = np.array(labels, float)
 
     def read(dataset, split):
         has_labels = split != "test" or labelled_test
@@ -58,17 +58,17 @@ def test_a_dataset_comes_back_from_its_files(tmp_path, monkeypatch, name, labels
         return tasks.Examples(a, ["tab\tand\nline"] * 3, typed * has_labels, has_labels)
 
     monkeypatch.setattr(datasets, "read_dataset", read)
-    task = folders.dataset_task(name)
+    task = datasets.DATASETS[name]
     folder = tmp_path / task.directory
-    assert folders.write_dataset(folder, name) == {"train": 3, "dev": 3, "test": 3}
+    assert datasets.write_dataset(folder, name) == {"train": 3, "dev": 3, "test": 3}
     for split in tasks.SPLITS:
         examples = tasks.read_split(task, folder, split)
         assert examples.sentences_a == [f"{split} {i}: „ein“ Boot" for i in range(3)]
         assert examples.sentences_b == ["tab and line"] * 3
         if split != "test":
             np.testing.assert_array_equal(examples.labels, typed)
-    if task.gold_test is not None:
-        assert (folder / task.gold_test.name).exists() == labelled_test
+    if "gold" in task.files:
+        assert (folder / task.files["gold"].name).exists() == labelled_test
         if labelled_test:
             np.testing.assert_allclose(tasks.gold_scores(task, tmp_path, "test"), typed, rtol=1e-6)
     assert json.loads((folder / "prepared.json").read_text())["source"] == name

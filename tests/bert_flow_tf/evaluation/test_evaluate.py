@@ -6,7 +6,8 @@ SentEval's `tools/validation.py` with `usepytorch` false, scikit-learn of the lo
 import numpy as np
 import pytest
 
-from bert_flow_tf.data.transfer_sets import Example, TransferTask
+from bert_flow_tf.data.pair_files import Examples
+from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.evaluation.evaluate import score_tasks, score_transfer
 
 
@@ -24,14 +25,13 @@ def data():
 
 def task(title="TREC", **parts):
     """A task with sentences `part/row`, and its embedding function."""
-    examples = {
-        name: [Example((f"{name}/{row}",), int(label)) for row, label in enumerate(y)] for name, (x, y) in parts.items()
-    }
+    examples = {name: Examples([f"{name}/{row}" for row in range(len(y))], [], y) for name, (_, y) in parts.items()}
 
     def embeddings_of(sentences):
         return np.array([parts[name][0][int(row)] for name, row in (sentence.split("/") for sentence in sentences)])
 
-    return TransferTask("senteval:x", title, "folder", examples), embeddings_of
+    split = "all" if "all" in parts else "test"
+    return ScoredTask("senteval:x", title, "accuracy", split, "folder", examples), embeddings_of
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_originals_protocol_takes_norm_1_and_5_folds(data):
 def test_features_of_a_pair_are_difference_and_product():
     rng = np.random.default_rng(0)
     vectors = {f"{part}{i}": rng.normal(size=4) for part in ("train", "test") for i in range(600)}
-    parts = {"train": [], "test": []}
-    for part, examples in parts.items():
-        for i in range(300):
-            a, b = f"{part}{i}", f"{part}{i + 300}"
-            # The class is the sign of a product, which no sum of the two tells.
-            examples.append(Example((a, b), int(vectors[a][0] * vectors[b][0] > 0)))
-    pairs = TransferTask("senteval:x", "X", "folder", parts, reports_f1=True)
+    parts = {}
+    for part in ("train", "test"):
+        a, b = ([f"{part}{i}" for i in range(start, start + 300)] for start in (0, 300))
+        # The class is the sign of a product, which no sum of the two tells.
+        labels = [vectors[one][0] * vectors[other][0] > 0 for one, other in zip(a, b, strict=True)]
+        parts[part] = Examples(a, b, np.array(labels, float))
+    pairs = ScoredTask("senteval:mrpc", "MRPC", "accuracy", "test", "folder", parts)
     found = score_transfer(pairs, lambda sentences: np.array([vectors[one] for one in sentences]), folds=5)
     assert found.by_protocol["all"] > 0.9 and 0.9 < found.by_metric["f1"]["all"] <= 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.data.tasks import gold_scores, read_split
+from bert_flow_tf.data.tasks import TASKS, gold_scores, read_split
 from bert_flow_tf.evaluation import lexical
 
 
@@ -23,9 +23,9 @@ def test_distance_counts_words_to_insert_delete_or_replace():
 def test_gold_of_sts_b_dev_against_distance_is_the_papers(reference_data):
     # Table 6 prints -24.61; -24.55 was measured independently on the data in GLUE's columns.
     glue_dir = reference_data / "data" / "glue"
-    examples = read_split("sts-b", glue_dir / "STS-B", "dev")
+    examples = read_split(TASKS["sts-b"], glue_dir / "STS-B", "dev")
     distances = lexical.edit_distances(examples.sentences_a, examples.sentences_b)
-    gold = gold_scores("sts-b", glue_dir, "dev")
+    gold = gold_scores(TASKS["sts-b"], glue_dir, "dev")
     rows = lexical.lexical_correlations(distances, {lexical.GOLD: gold}).rows
     assert rows[lexical.GOLD]["edit distance"] == pytest.approx(-24.55, abs=0.01)
     assert rows[lexical.GOLD]["gold"] == pytest.approx(100)

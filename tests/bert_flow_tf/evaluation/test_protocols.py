@@ -5,18 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
+from bert_flow_tf.data.pair_files import Examples
+from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.evaluation.protocols import auc, cosines, pearson, score_task, spearman
 from tests.refusals import user_error
 
 
 def subset(name, gold):
     sentences = [f"sentence {i} of {name}" for i in range(len(gold))]
-    return ScoredPairs(name, sentences, [s.upper() for s in sentences], np.asarray(gold, np.float64))
+    return name, Examples(sentences, [s.upper() for s in sentences], np.asarray(gold, np.float64))
 
 
 def task(*subsets, metric="spearman"):
-    return SimilarityTask("sts12", "STS-12", metric, "test", "STS/STS12-en-test", list(subsets))
+    return ScoredTask("sts12", "STS-12", metric, "test", "STS/STS12-en-test", dict(subsets))
 
 
 def test_scores_are_of_sub_sets_by_size_and_of_all():

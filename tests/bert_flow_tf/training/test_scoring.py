@@ -107,7 +107,7 @@ def test_evaluation_of_classes_is_their_accuracy(make_run, tmp_path):
     scorer.model.output_weights.assign(weights)
     found = run.evaluated(scorer)
     examples = read_split(task, data, "dev")
-    labels, outputs = examples.labels, scorer.outputs(examples, task)
+    labels, outputs = examples.labels.astype(int), scorer.outputs(examples, task)
     logits = np.abs(outputs["embedding_a"] - outputs["embedding_b"]) @ weights[:, 64:].T
     hits = np.mean(logits.argmax(axis=-1) == labels)
     assert hits != np.mean(logits.argmin(axis=-1) == labels)

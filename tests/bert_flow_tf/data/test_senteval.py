@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.data.transfer_sets import Example, read_transfer_task
+from bert_flow_tf.data.scored_tasks import read_task
 from tests.refusals import user_error
 
 MRPC_HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -50,10 +50,9 @@ def folder(tmp_path):
 )
 def test_every_layout_is_read_in_sentevals_order(folder, name, part, examples):
     for place in (folder, folder / "downstream"):
-        task = read_transfer_task(f"senteval:{name}", place)
-        assert task.parts[part] == [Example(tuple(texts), label) for *texts, label in examples]
-    assert task.reports_f1 == (name == "mrpc")
-    assert {text for one in task.parts[part] for text in one.sentences} <= set(task.sentences)
+        found = read_task(f"senteval:{name}", senteval_dir=place).parts[part]
+        columns = (column for column in (found.sentences_a, found.sentences_b, found.labels) if len(column))
+        assert list(zip(*columns, strict=True)) == examples
 
 
 DEV = "SST/binary/sentiment-dev"
@@ -62,25 +61,24 @@ DEV = "SST/binary/sentiment-dev"
 @pytest.mark.parametrize(
     ("name", "file", "content", "found"),
     [
-        ("sst2", DEV, b"good\n", f"{DEV}, line 1: found 'good'"),
-        ("sst2", DEV, b"good\t2\n", f"{DEV}, line 1: found class '2', expected one of 0, 1"),
+        ("sst2", DEV, b"good\n", f"{DEV}, line 1: found 1 columns"),
+        ("sst2", DEV, b"good\t2\n", f"{DEV}, line 1, column 2: found label '2', expected one of 0, 1"),
         ("sst2", DEV, b"\xff\t1\n", f"{DEV}: cannot be read"),
-        ("mr", "MR/rt-polarity.neg", b"", "MR/rt-polarity.pos: found too few classes"),
-        ("sicke", "SICK/SICK_trial.txt", SICK_HEADER.encode(), "SICK_trial.txt: found too few classes"),
+        ("sicke", "SICK/SICK_trial.txt", SICK_HEADER.encode(), "SICK_trial.txt: found no examples"),
     ],
 )
 def test_a_line_that_is_not_as_expected_is_named(folder, name, file, content, found):
     (folder / "downstream" / file).write_bytes(content)
     with user_error(found):
-        read_transfer_task(f"senteval:{name}", folder)
+        read_task(f"senteval:{name}", senteval_dir=folder)
 
 
 def test_what_is_missing_or_unknown_is_named(folder):
-    for arguments, parts in (
-        (["senteval:cr"], ["senteval_dir: missing", "senteval:cr"]),
-        (["senteval:cr", folder], ["CR: no such folder"]),
-        (["senteval:sst", folder], ["tasks: unknown task 'senteval:sst'", "did you mean senteval:sst2?"]),
-        (["senteval:mr", folder, "dev"], ["split: found dev for senteval:mr"]),
+    for name, senteval_dir, split, parts in (
+        ("senteval:cr", None, None, ["senteval_dir: missing", "senteval:cr"]),
+        ("senteval:cr", folder, None, ["CR: no such folder"]),
+        ("senteval:sst", folder, None, ["tasks: unknown task 'senteval:sst'", "did you mean senteval:sst2?"]),
+        ("senteval:mr", folder, "dev", ["split: found dev for senteval:mr"]),
     ):
         with user_error(*parts):
-            read_transfer_task(*arguments)
+            read_task(name, senteval_dir=senteval_dir, split=split)

@@ -1,0 +1,106 @@
+"""Tasks that embeddings are scored on, by similarity or by a classifier.
+
+Source: Li et al. 2020, section 4.1 (STS, SICK-R) and section 4.3 (QNLI by AUC on its dev set, because its test labels
+are not public).
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+
+from bert_flow_tf.data import datasets, senteval, tasks
+from bert_flow_tf.data.pair_files import Examples
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
+
+_TITLES = {"stsb": "STS-B", "sickr": "SICK-R", f"{senteval.PREFIX}sicke": "SICK-E"}
+_TITLES |= {name: f"STS-{name[3:]}" for name in senteval.SUBSETS}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ScoredTask:
+    """A task and its examples.
+
+    Attributes:
+      name: lower case, as in `bert-flow evaluate --tasks`.
+      title: the paper's name.
+      metric: "spearman" (with Pearson's correlation) or "auc" of the cosines, or "accuracy" of a classifier.
+      split, source: name of the scored split, and of its folder or dataset.
+      parts: examples by name. For a similarity: the sub-sets, with gold scores; a task without sub-sets has
+        one of its own name. For a classifier: `train`, `test` and perhaps `dev`; only `all` with cross-validation.
+    """
+
+    name: str
+    title: str
+    metric: str
+    split: str
+    source: str
+    parts: Mapping[str, Examples]
+
+    @property
+    def sentences(self) -> list[str]:
+        return [sentence for part in self.parts.values() for sentence in part.sentences_a + part.sentences_b]
+
+    def label(self, part: str) -> str:
+        """Return the names of task and sub-set, for messages."""
+        return self.name if part == self.name else f"{self.name}, {part}"
+
+
+def read_task(
+    name: str,
+    *,
+    glue_dir: str | os.PathLike | None = None,
+    senteval_dir: str | os.PathLike | None = None,
+    split: str | None = None,
+) -> ScoredTask:
+    """Read a task with its gold scores or classes.
+
+    Args:
+      name: a task of `senteval.TASKS`, or a scored one of `tasks.TASKS` or `datasets.DATASETS`; `STS-B` or `stsb`.
+      glue_dir, senteval_dir: folders that hold the tasks' folders, such as `STS-B`, and `STS` or `downstream/STS`.
+      split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public.
+    """
+    key = task_key(name)
+    glue = {task_key(task.name): task for task in tasks.TASKS.values() if task.files["dev"].label_column is not None}
+    scored = senteval.TASKS | {one: task for one, task in (glue | datasets.DATASETS).items() if task.is_regression}
+    if key not in scored:
+        expected = f"{', '.join(scored)}{suggest(name, scored)}"
+        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {expected}")
+    task = scored[key]
+    if key in senteval.TASKS:
+        if split not in (None, "test"):
+            raise ArgumentError(f"split: found {split} for {name}, expected test or none, because SentEval fixes it")
+        folder, split = senteval.find_folder(senteval_dir, task), "all" if "all" in task.files else "test"
+        source, parts = str(folder), {part: senteval.read_part(task, folder, part) for part in task.files}
+    elif key in datasets.DATASETS:
+        split, source = split or "dev", key
+        parts = {key: datasets.read_dataset(key, split)}
+        if not parts[key].has_labels:
+            raise ArgumentError(f"split: {name} has no gold scores for its split {split}; use another split")
+    elif glue_dir is None:
+        raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
+    else:
+        split = split or ("test" if "gold" in task.files else "dev")
+        source = str(pathlib.Path(glue_dir, task.directory))
+        parts = {key: read_scored_split(task, glue_dir, split)}
+    return ScoredTask(key, task_title(task.name), task.metric, split, source, parts)
+
+
+def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str) -> Examples:
+    """Read a split's pairs with their gold scores, float64 [n]."""
+    gold = tasks.gold_scores(task, glue_dir, split)
+    folder = pathlib.Path(glue_dir) / task.directory
+    examples = tasks.read_split(task, folder, split)
+    if len(gold) != len(examples):
+        raise UserError(f"{folder}: found {len(gold)} gold scores for the {len(examples)} pairs of the {split} split")
+    return dataclasses.replace(examples, labels=gold, has_labels=True)
+
+
+def task_key(name: str) -> str:
+    """Return `ScoredTask.name` for the paper's or the original's spelling."""
+    return name.lower().replace("-", "").removesuffix("regression")
+
+
+def task_title(name: str) -> str:
+    title = name.upper().removeprefix(senteval.PREFIX.upper()).removesuffix("-REGRESSION")
+    return _TITLES.get(task_key(name), title)
