@@ -37,7 +37,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
 
     PATH is a run of run_siamese with scores, a folder of bert-flow reproduce or analyze, a file of bert-flow evaluate,
     calibrate or verify, or a folder that holds any of these. Several may follow one --runs. FOLDER gets report.html, a
-    page with tables and plots.
+    page with tables.
     """
     from bert_flow_tf.results.page import PAGE_FILE, REPORT_FOLDER, write_report
 

@@ -55,23 +55,23 @@ class Workplace:
         monkeypatch.setattr(recipes, "gc", types.SimpleNamespace(collect=lambda: None))
 
     def leave_results(self, settings):
-        settings.check()
-        run_dir = settings.output_dir
-        if settings.do_train and (run_dir / "train_results.json").exists():
+        run_dir, trains = settings.output_dir, settings.training.do_train
+        if trains and (run_dir / "train_results.json").exists():
             raise FinishedRun(f"{run_dir}: found a finished run")
-        self._calls.append(vars(settings))
+        parts = (settings.data, settings.model, settings.losses, settings.training, settings.scoring, settings)
+        self._calls.append({name: value for part in parts for name, value in vars(part).items()})
         if settings.exp_name == self.failing:
             raise UserError("something failed")
         run_dir.mkdir(parents=True, exist_ok=True)
-        if settings.do_train:
+        if trains:
             self.leave_run(run_dir)
         else:
-            cosines = self.cosines[settings.task_name]
-            handle = HUB_HANDLES.get(settings.bert_hub, settings.bert_hub)
-            encoder = records.encoder("base" if settings.bert_hub == "base" else "demo", handle=handle)
-            model = records.model(encoder=encoder, pooling=settings.sentence_embedding_type)
-            if settings.flow:
-                model = msgspec.structs.replace(model, flow=records.flow(seed=settings.seed))
+            cosines, given = self.cosines[settings.data.task_name], settings.model
+            handle = HUB_HANDLES.get(given.bert_hub, given.bert_hub)
+            encoder = records.encoder("base" if given.bert_hub == "base" else "demo", handle=handle)
+            model = records.model(encoder=encoder, pooling=given.sentence_embedding_type)
+            if given.flow:
+                model = msgspec.structs.replace(model, flow=records.flow(seed=settings.training.seed))
             record = Predictions(made_by=records.MADE_BY, model=model, task="x", splits=["test"], pairs=len(cosines))
             text = "".join(f"{cosine}\n" for cosine in cosines)
             write_result(settings.prediction_path, text, overwrite=True, record=record)
