@@ -7,7 +7,7 @@ import click
 from bert_flow_tf.commands.options import WHOLE, check_one_of, length_option
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT, TF_HUB_FOLDER
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.runs.folder import run_checkpoint
 from glow.config import DEFAULT_CONFIG
@@ -65,8 +65,10 @@ def convert(
         checkpoint_prefix(checkpoint)
     if to_tfhub and (to_tf1 or tf1_flow):
         raise UserError("--to_tfhub: found --to_tf1 or --tf1_flow as well, expected an encoder")
+    if to_tfhub:
+        check_installed("official", "models", "to_tfhub", ArgumentError)
     kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else TF_HUB_FOLDER if to_tfhub else ENCODER_FOLDER
-    path = locked_folder(str(out or to_tfhub), kind, overwrite=overwrite)
+    path = locked_folder(str(out or to_tfhub), kind, overwrite=overwrite, flag="out" if out else "to_tfhub")
     do_lower_case = None if cased is None else not cased
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run

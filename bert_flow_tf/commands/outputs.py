@@ -25,10 +25,10 @@ def locked_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     return output_file(path, overwrite=overwrite, flag=f"--out={path}")
 
 
-def locked_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> pathlib.Path:
+def locked_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str = "out") -> pathlib.Path:
     """Lock and return the path of a folder that may be written."""
-    lock_output(path, f"--out={path}")
-    return output_folder(path, kind, overwrite=overwrite, flag=f"--out={path}")
+    lock_output(path, f"--{flag}={path}")
+    return output_folder(path, kind, overwrite=overwrite, flag=f"--{flag}={path}")
 
 
 def write_results(path: pathlib.Path, record: Any) -> None:

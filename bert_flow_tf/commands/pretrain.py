@@ -5,7 +5,7 @@ import click
 from bert_flow_tf.commands.options import ModelOptions, model_options, setting_options
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, check_installed
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.runs.settings import PretrainSettings
 
@@ -30,6 +30,7 @@ def pretrain(
     A line of text is a sentence or a paragraph; longer ones are split at --max_seq_length. Checkpoints and
     TensorBoard's events are in DIR.pretraining. After an interruption, repeat the command to resume.
     """
+    check_installed("official", "models", "pretrain")
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from benchmarks.peers import peer_environment
 from bert_flow_tf import BertFlow
 from bert_flow_tf.encoder.source import resolve_encoder
-from tests.refusals import succeeds, user_error
+from tests.refusals import refused, succeeds, user_error
 
 LENGTH = 16
 # The other libraries run in a process without TensorFlow.
@@ -90,6 +90,8 @@ def test_tf_hubs_export_is_read_again_as_the_same_encoder(place, tiny_source, re
     require("official")
     printed = succeeds("convert", "--bert_hub", place / "tf1", "--to_tfhub", place / "hub")
     assert printed == f"written: {place / 'hub'}\n"
+    again = refused("convert", "--bert_hub", place / "tf1", "--to_tfhub", place / "hub")
+    assert again.startswith(f"--to_tfhub={place / 'hub'}: exists")
     source = resolve_encoder(bert_hub=place / "hub")
     assert source.fingerprint == tiny_source.fingerprint
     texts = tf.constant(["A cat sat, on Ünder 3 mats."])
