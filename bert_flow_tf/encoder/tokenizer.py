@@ -8,15 +8,19 @@ case folding, which gives other ids for ß, ﬁ, ½ or full-width letters.
 
 import os
 import re
+from collections.abc import Collection
 
 import tensorflow as tf
 import tensorflow_text as text
 
+from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import read_lines, reading
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+INSTEAD = "otherwise use bert_flow_tf.calibrate with the model's own library"
 MAX_WORD_CHARS = 200  # A longer word becomes [UNK].
+_PRIVATE = 0xF0000  # the first of 65,534 private characters, which TF1 keeps as letters of unknown words
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning keeps.
 _WHITE_SPACE = r"[\s\p{Z}]"
 # The original removes control and format characters that are not white space, and the replacement character U+FFFD.
@@ -37,13 +41,23 @@ class Tokenizer(tf.Module):
 
     Args:
       vocab: word pieces in the order of their ids.
-      do_lower_case: True if the vocabulary is uncased: lower-case and drop accents.
+      rules: case, accents, CJK characters and added tokens.
     """
 
-    def __init__(self, vocab: list[str], do_lower_case: bool) -> None:
+    def __init__(self, vocab: list[str], rules: TextRules) -> None:
         super().__init__(name="tokenizer")
-        self.do_lower_case = bool(do_lower_case)
+        self._lower, self._splits_cjk = rules.do_lower_case, rules.tokenize_chinese_chars
+        self._strip_accents = self._lower if rules.strip_accents is None else rules.strip_accents
         self.vocab_size = len(vocab)
+        # An added token becomes one private character, which no rule splits. Longer tokens are found first.
+        tokens = sorted(rules.added_tokens, key=len, reverse=True)
+        stand_ins = {token: chr(_PRIVATE + i) for i, token in enumerate(tokens)}
+        vocab = [stand_ins.get(piece, piece) for piece in vocab]
+        texts = [self._normalize(token).numpy().decode() if rules.added_tokens[token] else token for token in tokens]
+        self._added = [
+            (rules.added_tokens[token], re.escape(text), f" {stand_ins[token]} ")
+            for token, text in zip(tokens, texts, strict=True)
+        ]
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         # `tokenize` limits characters, which have at most four bytes.
         options = {"unknown_token": "[UNK]", "max_bytes_per_word": 4 * MAX_WORD_CHARS, "token_out_type": tf.int32}
@@ -53,16 +67,31 @@ class Tokenizer(tf.Module):
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of the sentences' pieces: ragged int32 [n, (pieces)]."""
         cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
-        cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
-        cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
-        if self.do_lower_case:
-            cleaned = text.normalize_utf8(tf.strings.lower(cleaned, encoding="utf-8"), "NFD")
-            cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
+        if self._added:
+            cleaned = tf.strings.regex_replace(cleaned, rf"[{chr(_PRIVATE)}-\x{{ffffd}}]", "\U0010fffd")
+        cleaned = self._normalize(self._keep_whole(cleaned, normalized=False))
+        cleaned = self._keep_whole(cleaned, normalized=True)
         cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
         words = tf.strings.split(tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " "))
         too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > MAX_WORD_CHARS
         words = words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values))
         return self._matcher.tokenize(words).merge_dims(-2, -1)
+
+    def _normalize(self, sentences: tf.Tensor) -> tf.Tensor:
+        cleaned = tf.strings.regex_replace(sentences, _REMOVED, "")
+        if self._splits_cjk:
+            cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
+        if self._lower:
+            cleaned = tf.strings.lower(cleaned, encoding="utf-8")
+        if self._strip_accents:
+            cleaned = tf.strings.regex_replace(text.normalize_utf8(cleaned, "NFD"), r"\p{Mn}", "")
+        return cleaned
+
+    def _keep_whole(self, sentences: tf.Tensor, *, normalized: bool) -> tf.Tensor:
+        for is_normalized, pattern, stand_in in self._added:
+            if is_normalized == normalized:
+                sentences = tf.strings.regex_replace(sentences, pattern, stand_in)
+        return sentences
 
     def pack(self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
         """Return encoder inputs: rows of `[CLS] pieces[:max_seq_length - 2] [SEP]`.
@@ -95,9 +124,15 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     if "" in vocab or len(set(vocab)) < len(vocab):
         line, piece = next((i, piece) for i, piece in enumerate(vocab, 1) if not piece or piece in vocab[: i - 1])
         raise UserError(f"{path}, line {line}: {piece!r} is {'repeated' if piece else 'empty'}, expected a new piece")
-    if missing := [token for token in SPECIAL if token not in vocab]:
-        raise UserError(f"{path}: no {' '.join(missing)} among its {len(vocab)} lines, expected {' '.join(SPECIAL)}")
+    check_special_tokens(vocab, path)
     return vocab
+
+
+def check_special_tokens(vocab: Collection[str], path: str | os.PathLike) -> None:
+    """Raise `UserError` if a vocabulary lacks one of BERT's special tokens."""
+    if missing := [token for token in SPECIAL if token not in vocab]:
+        found = f"no {' '.join(missing)} among its {len(vocab)} pieces"
+        raise UserError(f"{path}: {found}, expected {' '.join(SPECIAL)}; {INSTEAD}")
 
 
 def is_uncased(given: bool | None, vocab: list[str], folder: str) -> bool:

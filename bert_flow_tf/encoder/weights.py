@@ -47,17 +47,40 @@ class BertConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
+class TextRules(msgspec.Struct, frozen=True, kw_only=True):
+    """How text becomes word pieces; the defaults are TF1's."""
+
+    do_lower_case: bool  # True if the vocabulary is uncased
+    strip_accents: bool | None = None  # None for the same as `do_lower_case`
+    tokenize_chinese_chars: bool = True  # True if each CJK character is a word
+    added_tokens: dict[str, bool] = {}  # tokens that stay whole -> True if they are looked for in lower-cased text
+
+    @property
+    def unlike_tf1(self) -> dict[str, Any]:
+        """The rules that TF1's tokenizer does not have."""
+        tf1: dict[str, Any] = {"strip_accents": None, "tokenize_chinese_chars": True, "added_tokens": {}}
+        return {name: getattr(self, name) for name, rule in tf1.items() if getattr(self, name) != rule}
+
+    def with_origin(self, kind: str, **fields: Any) -> "EncoderRecord":
+        """Return the record of another encoder with these rules."""
+        return EncoderRecord(kind=kind, do_lower_case=self.do_lower_case, **self.unlike_tf1, **fields)
+
+
+class EncoderRecord(TextRules, frozen=True, kw_only=True):
     """An encoder's origin, the `source.json` of its folder."""
 
     format_version: int = FORMAT_VERSION
     kind: str  # the origin, such as "TF1 checkpoint"
-    do_lower_case: bool  # True if the vocabulary is uncased
     started_from: str | None = None  # fingerprint of the encoder from which this one was trained
     training: Training | None = None  # the training since then; None if unknown
-    pooling: str | None = None  # if the origin has one
-    max_seq_length: int | None = None  # if the origin has one
     dev_losses: dict[int, float] = {}  # of `pretrain`, by step, in nats per predicted word piece
+    # The others are a sentence-transformers folder's settings.
+    pooling: str | None = None
+    max_seq_length: int | None = None
+    normalize: bool = False  # True if its embeddings have norm 1
+    prompts: dict[str, str] = {}
+    default_prompt_name: str | None = None
+    similarity_fn_name: Literal["cosine", "dot", "euclidean", "manhattan"] = "cosine"
 
 
 class LazyArrays(Mapping[str, np.ndarray]):
@@ -100,8 +123,8 @@ class Pretrained:
     @functools.cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of all that embeddings depend on, equal for every format."""
-        config = self.config
-        digest = vocabulary_digest(self.vocab, self.record.do_lower_case, config.num_attention_heads, config.hidden_act)
+        heads, act, rules = self.config.num_attention_heads, self.config.hidden_act, self.record.unlike_tf1
+        digest = vocabulary_digest(self.vocab, self.record.do_lower_case, heads, act, *([rules] if rules else []))
         for name, value in sorted(self.weights.items()):
             # Hugging Face's files hold kernels transposed, so these rows are contiguous.
             rows = np.ascontiguousarray(value.T)

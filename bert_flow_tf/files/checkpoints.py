@@ -40,14 +40,14 @@ class Checkpoint:
 
 
 def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
-    """Return the prefix of a checkpoint, given the prefix or its folder.
+    """Return the prefix of a checkpoint, given the prefix, one of its files or its folder.
 
     If a folder has several, prefer `bert_model.ckpt`, then the one named in TensorFlow's file `checkpoint`.
 
     Raises:
       UserError: the folder has no checkpoint, or several without a preferred one.
     """
-    path = pathlib.Path(checkpoint)
+    path = pathlib.Path(re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", os.fspath(checkpoint)))
     if not path.is_dir():
         if not pathlib.Path(f"{path}.index").is_file():
             raise UserError(f"{path}: found no {path.name}.index, expected a folder or a checkpoint's prefix")

@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
-from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import read_json, write_json
@@ -53,7 +52,10 @@ class EmbeddingModel(Protocol):
     sentence_embedding_type: str
     similarity_fn_name: str
     prompts: dict[str, str]
+    default_prompt_name: str | None
 
+    @property
+    def normalizes(self) -> bool: ...
     @property
     def fingerprint(self) -> str: ...
     def tokenize(self, sentences: Sequence[str]) -> dict[str, "tf.Tensor"]: ...
@@ -66,6 +68,7 @@ class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
     do_lower_case: bool
     embedding_size: int
     prompts: dict[str, str]
+    default_prompt_name: str | None = None
     similarity_fn_name: str
 
 
@@ -91,7 +94,8 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         if bert_flow.flow is not None:
             np.savez(folder / FLOW_FILE, **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()})
-        fields: Any = {name: getattr(bert_flow, name) for name in ("embedding_size", "prompts", "similarity_fn_name")}
+        names = ("embedding_size", "prompts", "default_prompt_name", "similarity_fn_name")
+        fields: Any = {name: getattr(bert_flow, name) for name in names}
         fields |= {"made_by": made_by("save"), "model": _record(bert_flow, fingerprint)}
         config = SavedModelConfig(do_lower_case=bert_flow.source.do_lower_case, **fields)
         write_json(folder / MODEL_FILE, config)
@@ -112,9 +116,12 @@ def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> str:
         return source.fingerprint
     started: Any = {"started_from": source.record.started_from, "training": source.record.training}
     bert = bert_flow.encoder.read_pretrained(
-        EncoderRecord(
-            kind="saved model",
-            do_lower_case=source.do_lower_case,
+        source.record.with_origin(
+            "saved model",
+            normalize=source.record.normalize,
+            prompts=bert_flow.prompts,
+            default_prompt_name=bert_flow.default_prompt_name,
+            similarity_fn_name=bert_flow.similarity_fn_name,
             pooling=bert_flow.sentence_embedding_type,
             max_seq_length=bert_flow.max_seq_length,
             **({"started_from": source.fingerprint} if trained else started),

@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,16 +115,19 @@ def export_model(
             embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
             low_dim=model.low_dim,
             flow_config=flow.config.to_dict() if isinstance(flow := model.flow, Glow) else None,
-            normalized=settings.normalize,
+            normalized=settings.normalize or model.normalizes,
             dtype=settings.dtype,
         )
+        if model.default_prompt_name and settings.format in (SAVEDMODEL, ONNX):
+            prompt = model.prompts[model.default_prompt_name]
+            warnings.warn(f"export: {settings.format} has no prompts: put {prompt!r} before each text", stacklevel=3)
         write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[settings.format]}")
         with new_output(path, EXPORT_FORMATS[settings.format], overwrite=overwrite) as folder:
             found = write(model, description, folder)
             if found is None:
                 return Exported(path)
             expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
-            expected = (tf.nn.l2_normalize(expected, axis=-1) if settings.normalize else expected).numpy()
+            expected = (tf.nn.l2_normalize(expected, axis=-1) if description.normalized else expected).numpy()
             tolerance = 1e-5 if settings.format == ONNX else 1e-4
             if isinstance(model.flow, AffineMap):
                 # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its columns.

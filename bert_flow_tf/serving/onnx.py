@@ -39,8 +39,7 @@ def write_onnx(model: EmbeddingModel, description: Description, folder: pathlib.
             opset=_OPSET,
             output_path=str(folder / ONNX_FILE),
         )
-    vocab = model.source.pretrained.vocab
-    write_tokenizer(folder, vocab, description.do_lower_case, description.max_seq_length)
+    write_tokenizer(folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length)
     write_json(folder / DESCRIPTION_FILE, description)
     if importlib.util.find_spec("onnxruntime") is None:
         return None

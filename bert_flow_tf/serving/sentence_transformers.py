@@ -2,14 +2,14 @@
 
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
 
-from bert_flow_tf.encoder.convert.encoder_folder import Module, write_encoder, write_modules
-from bert_flow_tf.encoder.convert.folders import WEIGHTS_FILE
+from bert_flow_tf.encoder.convert.encoder_folder import Module, write_encoder
+from bert_flow_tf.encoder.convert.folders import SENTENCE_SETTINGS, WEIGHTS_FILE
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
-from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
@@ -31,8 +31,9 @@ def write_sentence_transformers(model: EmbeddingModel, description: Description,
     """
     if model.encoder.bert_config is None:
         raise _unsupported(f"the encoder {model.source.bert_hub}")
-    length, lower = description.max_seq_length, description.do_lower_case
-    record = EncoderRecord(kind="export", do_lower_case=lower, max_seq_length=length)
+    settings: Any = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
+    settings |= {"pooling": model.sentence_embedding_type, "normalize": description.normalized}
+    record = model.source.record.with_origin("export", max_seq_length=description.max_seq_length, **settings)
     bert = model.encoder.read_pretrained(record)
     modules = _pooling_modules(model, bert.weights)
     layers = _flow_layers(model)
@@ -41,10 +42,7 @@ def write_sentence_transformers(model: EmbeddingModel, description: Description,
     if description.normalized:
         modules.append(("Normalize", {}, {}))
     all_layers = any(name == "WeightedLayerPooling" for name, _, _ in modules)
-    write_encoder(folder, bert, output_hidden_states=all_layers)
-    write_modules(folder, modules, length)
-    settings = {"prompts": model.prompts, "similarity_fn_name": model.similarity_fn_name}
-    write_json(folder / "config_sentence_transformers.json", {"model_type": "SentenceTransformer", **settings})
+    write_encoder(folder, bert, modules, output_hidden_states=all_layers)
     write_json(folder / DESCRIPTION_FILE, description)
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
     for i in range(first_layer, first_layer + len(layers)):

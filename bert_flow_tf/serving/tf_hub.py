@@ -49,6 +49,8 @@ def write_tf_hub(out_dir: str | os.PathLike, bert: Pretrained, *, overwrite: boo
         tokenizer normalizes by NFKC, so a few characters, such as ß, have other ids than TF1's.
     """
     check_installed("official", "models", "to_tfhub", ArgumentError)
+    if rules := bert.record.unlike_tf1:
+        raise ArgumentError(f"to_tfhub: found a tokenizer with {', '.join(rules)}, which tf-models' has not")
     from official.nlp.tools import export_tfhub_lib
 
     with new_output(out_dir, TF_HUB_FOLDER, overwrite=overwrite) as folder, tempfile.TemporaryDirectory() as scratch:
@@ -77,6 +79,6 @@ def _compare(folder: pathlib.Path, bert: Pretrained) -> None:
     # tf-models' tokenizer and TF1's give the same ids for these.
     sentences = tf.constant([text for text in CHECKED_SENTENCES if text.isascii()])
     theirs = tf.saved_model.load(str(folder / "preprocess"))(sentences)["input_word_ids"]
-    ours = Tokenizer(bert.vocab, bert.record.do_lower_case)(sentences, _SEQ_LENGTH, pad_to_max=True)["input_word_ids"]
+    ours = Tokenizer(bert.vocab, bert.record)(sentences, _SEQ_LENGTH, pad_to_max=True)["input_word_ids"]
     if not np.array_equal(theirs, ours):
         raise UserError(f"{folder}: the written preprocess model gives other ids; nothing was written")

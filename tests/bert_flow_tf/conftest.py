@@ -12,6 +12,7 @@ from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.weights import TextRules
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import VOCAB
 
@@ -38,7 +39,7 @@ def tiny_encoder_dir(tiny_source, tmp_path_factory):
 @pytest.fixture(scope="session")
 def tokenizer():
     """Tokenizer of the words of `sample_pairs`."""
-    return Tokenizer(VOCAB, do_lower_case=True)
+    return Tokenizer(VOCAB, TextRules(do_lower_case=True))
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +68,7 @@ def small_hugging_face_dir(tmp_path_factory):
     safetensors.numpy.save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "vocab.txt").write_text("\n".join(SMALL_VOCAB) + "\n")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     return folder
 
 

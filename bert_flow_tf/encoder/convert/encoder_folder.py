@@ -11,7 +11,7 @@ import safetensors.numpy
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
-from bert_flow_tf.encoder.weights import LAYER_NORM_EPS, Pretrained
+from bert_flow_tf.encoder.weights import LAYER_NORM_EPS, EncoderRecord, Pretrained
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
 
@@ -27,8 +27,13 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
     return pathlib.Path(out_dir)
 
 
-def write_encoder(folder: pathlib.Path, bert: Pretrained, **config: Any) -> None:
-    """Write an encoder's files; `config` are further settings of `config.json`."""
+def write_encoder(folder: pathlib.Path, bert: Pretrained, modules: list[Module] | None = None, **config: Any) -> None:
+    """Write an encoder's files.
+
+    Args:
+      modules: sentence-transformers' modules after BERT; by default the pooling, if one module computes it.
+      config: further settings of `config.json`.
+    """
     act, record = bert.config.hidden_act, bert.record
     names = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
     kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
@@ -40,18 +45,22 @@ def write_encoder(folder: pathlib.Path, bert: Pretrained, **config: Any) -> None
     }
     safetensors.numpy.save_file(tensors, folder / folders.WEIGHTS_FILE, {"format": "pt"})
     length = record.max_seq_length or bert.config.max_position_embeddings
-    write_tokenizer(folder, bert.vocab, record.do_lower_case, length)
+    write_tokenizer(folder, bert.vocab, record, length)
     write_json(folder / folders.SOURCE_FILE, record)
-    if record.pooling in POOLING_MODES:
+    if modules is None and record.pooling in POOLING_MODES:
         modes = {f"pooling_mode_{mode}": name == record.pooling for name, mode in POOLING_MODES.items()}
-        pooling = {"word_embedding_dimension": bert.config.hidden_size, **modes}
-        write_modules(folder, [("Pooling", pooling, {})], length)
+        modules = [("Pooling", {"word_embedding_dimension": bert.config.hidden_size, **modes}, {})]
+        modules += [("Normalize", {}, {})] * record.normalize
+    if modules is not None:
+        _write_modules(folder, modules, record)
 
 
-def write_modules(folder: pathlib.Path, modules: list[Module], max_seq_length: int) -> None:
+def _write_modules(folder: pathlib.Path, modules: list[Module], record: EncoderRecord) -> None:
     """Write sentence-transformers' files for the modules after BERT."""
-    settings = {"max_seq_length": max_seq_length, "do_lower_case": False}
-    write_json(folder / folders.BERT_SETTINGS_FILE, settings)
+    length: Any = {} if record.max_seq_length is None else {"max_seq_length": record.max_seq_length}
+    write_json(folder / folders.BERT_SETTINGS_FILE, {**length, "do_lower_case": False})
+    settings = {name: getattr(record, name) for name in folders.SENTENCE_SETTINGS}
+    write_json(folder / folders.SENTENCE_SETTINGS_FILE, {"model_type": "SentenceTransformer", **settings})
     paths = [("Transformer", ""), *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1))]
     # These type names work in all versions of the library.
     listed = [

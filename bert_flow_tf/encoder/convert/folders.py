@@ -1,6 +1,7 @@
 """Names of files and kinds of folders that conversions read and write."""
 
 import pathlib
+from typing import Any
 
 from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.files.atomic import FolderKind
@@ -11,6 +12,8 @@ CONFIG_FILE, WEIGHTS_FILE, MODULES_FILE = "config.json", "model.safetensors", "m
 HUGGING_FACE_FILES = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
 TOKENIZER_FILE, TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
+SENTENCE_SETTINGS_FILE = "config_sentence_transformers.json"
+SENTENCE_SETTINGS = ("prompts", "default_prompt_name", "similarity_fn_name")
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 _ENCODER_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCAB_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, SOURCE_FILE)
 # The key marks the config.json of a converted run; the file lies beside a TF1 checkpoint that was written from a run.
@@ -18,7 +21,9 @@ CONVERTED_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "converted_from.json"
 TF_HUB_RECORD_FILE = "exported_from.json"
 
 ENCODER_FOLDER = FolderKind(
-    "an encoder folder", SOURCE_FILE, (*_ENCODER_FILES, MODULES_FILE, BERT_SETTINGS_FILE, "1_Pooling")
+    "an encoder folder",
+    SOURCE_FILE,
+    (*_ENCODER_FILES, MODULES_FILE, BERT_SETTINGS_FILE, SENTENCE_SETTINGS_FILE, "1_Pooling", "2_Normalize"),
 )
 TF_HUB_FOLDER = FolderKind("an export for TF-Hub", TF_HUB_RECORD_FILE, (TF_HUB_RECORD_FILE, "encoder", "preprocess"))
 _RUN_FILES = ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npz")
@@ -33,3 +38,8 @@ def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
     """Return an encoder folder's record; None for other folders."""
     path = folder / SOURCE_FILE
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
+
+
+def read_settings(path: pathlib.Path) -> dict[str, Any]:
+    """Return another library's JSON object; an empty one without the file."""
+    return read_json(path, dict, expected="a model's settings", versioned=False) if path.is_file() else {}

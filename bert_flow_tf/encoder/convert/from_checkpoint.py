@@ -1,17 +1,11 @@
 """Read an encoder from a checkpoint of TF1 or of a run."""
 
-import re
-
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
 from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, check_arrays, read_tf1_config, variable_shapes
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import AnyPath
-from glow.tf1_checkpoint import FLOW_SCOPE
 
-# Training adds these variables to the encoder's: heads, the optimiser's moments, BERT-flow's flow.
-_HEADS = rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)"
-_EXTRAS = re.compile(rf"{_HEADS}|.*(/adam_[mv]$|global_step)")
 # A run's tf.train.Checkpoint stores `SentenceEncoder.variables_by_name` under its keyword `encoder`.
 _PREFIX, _SUFFIX = "encoder/", "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -33,9 +27,10 @@ def read_tf1(
     config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
     vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
     do_lower_case = is_uncased(do_lower_case, vocab, prefix.absolute().parent.name)
-    stored = Checkpoint(prefix)
-    weights = stored.read(name for name in stored.shapes if not _EXTRAS.match(name))
-    check_arrays(weights, variable_shapes(config), prefix, "this configuration")
+    stored, shapes = Checkpoint(prefix), variable_shapes(config)
+    # As the original does, ignore other variables, such as heads and an optimiser's moments.
+    weights = stored.read(name for name in shapes if name in stored.shapes)
+    check_arrays(weights, shapes, prefix, "this configuration")
     return Pretrained(config, vocab, weights, EncoderRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case))
 
 
@@ -47,6 +42,5 @@ def read_run(prefix: AnyPath, start: Pretrained) -> Pretrained:
     weights = checkpoint.read(key for key in keys.values() if key in checkpoint.shapes)
     weights = {name: weights[key] for name, key in keys.items() if key in weights}
     check_arrays(weights, variable_shapes(start.config), prefix, "the encoder that the run started from")
-    lower = start.record.do_lower_case
-    record = EncoderRecord(kind="run", do_lower_case=lower, started_from=start.fingerprint)
+    record = start.record.with_origin("run", started_from=start.fingerprint)
     return Pretrained(start.config, start.vocab, weights, record)

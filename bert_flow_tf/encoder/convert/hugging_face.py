@@ -17,15 +17,19 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.folders import (
     BERT_SETTINGS_FILE,
+    CONFIG_FILE,
     MODULES_FILE,
+    SENTENCE_SETTINGS,
+    SENTENCE_SETTINGS_FILE,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     VOCAB_FILE,
     WEIGHTS_FILE,
     read_encoder_record,
+    read_settings,
 )
-from bert_flow_tf.encoder.convert.tokenizer_files import read_case
-from bert_flow_tf.encoder.tokenizer import read_vocabulary
+from bert_flow_tf.encoder.convert.tokenizer_files import read_tokenizer
+from bert_flow_tf.encoder.tokenizer import INSTEAD, read_vocabulary
 from bert_flow_tf.encoder.weights import (
     WORD_EMBEDDINGS,
     BertConfig,
@@ -53,14 +57,12 @@ class Family:
 
     Attributes:
       prefix: prefix of the weights' keys, which a file may omit.
-      extras: regular expression for keys, without the prefix, of unused weights such as heads.
       keys: dict from the family's keys in `config.json` to BERT's, where they differ.
       key: function from BERT's key, such as `encoder.layer.0.output.dense.weight`, to the family's; None for a weight
         that the family lacks, which becomes 0.
     """
 
     prefix: str
-    extras: str
     keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
     key: Callable[[str], str | None] = lambda key: key
 
@@ -84,27 +86,14 @@ _DISTILBERT_KEYS = {
     **{"hidden_dim": "intermediate_size", "activation": "hidden_act"},
     **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
 }
-_DISTILBERT_EXTRAS = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids"
-# The extras are pre-training heads, and a constant in files of older versions.
-FAMILIES = {
-    "bert": Family("bert.", r"cls\..*|embeddings\.position_ids"),
-    "distilbert": Family("distilbert.", _DISTILBERT_EXTRAS, _DISTILBERT_KEYS, _distilbert_key),
-}
+FAMILIES = {"bert": Family("bert."), "distilbert": Family("distilbert.", _DISTILBERT_KEYS, _distilbert_key)}
 
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
     kind = read_json(path, dict, expected="a model's configuration", versioned=False).get("model_type", "bert")
     if kind not in FAMILIES:
-        raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}")
+        raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}; {INSTEAD}")
     return read_bert_config(path, FAMILIES[kind].keys), FAMILIES[kind]
-
-
-class SentenceTransformer(msgspec.Struct, frozen=True):
-    """The settings of a sentence-transformers folder, or the defaults of a BERT."""
-
-    transformer: str = ""  # BERT's path within the folder
-    pooling: str | None = None
-    max_seq_length: int | None = None
 
 
 def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) -> Pretrained:
@@ -118,58 +107,61 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
       hidden_act: activation that replaces the folder's, such as gelu_tanh to compare with TF1 code.
     """
     record = read_encoder_record(folder)
-    settings = sentence_transformer(folder)
-    bert = folder / settings.transformer
-    config, family = read_hugging_face_config(bert / "config.json")
-    # Newer versions of transformers write only tokenizer.json.
-    ids = {} if (bert / VOCAB_FILE).is_file() else _settings(bert / TOKENIZER_FILE).get("model", {}).get("vocab", {})
-    vocab = sorted(ids, key=ids.__getitem__) or read_vocabulary(bert / VOCAB_FILE)
+    path, settings = sentence_transformer(folder)
+    bert = folder / path
+    config, family = read_hugging_face_config(bert / CONFIG_FILE)
+    if record is None:
+        vocab, rules = read_tokenizer(bert, read_settings(bert / CONFIG_FILE).get("tokenizer_class"))
+        record = rules.with_origin("Hugging Face", **settings)
+    else:
+        vocab = read_vocabulary(bert / VOCAB_FILE)
     weights = read_hugging_face_weights(bert, config, family, len(vocab))
     changes: Any = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": min(config.vocab_size, len(vocab))}
-    if record is None:
-        own: Any = {"pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
-        record = EncoderRecord(kind="Hugging Face", do_lower_case=read_case(bert, vocab, folder.absolute().name), **own)
     return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, record)
 
 
-def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
-    """Return a folder's settings, or defaults if it has no `modules.json`.
-
-    A last module Normalize is ignored, because it does not change cosines.
-    """
+def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
+    """Return BERT's path in a sentence-transformers folder, and the settings of its `EncoderRecord`."""
     path = folder / MODULES_FILE
     if not path.is_file():
-        return SentenceTransformer()
+        return "", {}
     with reading(path, "sentence-transformers' modules"):
         modules = [(module["type"], module["path"]) for module in msgspec.json.decode(path.read_bytes())]
     # The library moves its classes between versions but keeps their names.
     kinds = [kind.rpartition(".")[2] for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
-    bert, path = folder / modules[0][1], folder / modules[1][1] / "config.json"
-    settings = _settings(path)
+    bert, path = folder / modules[0][1], folder / modules[1][1] / CONFIG_FILE
+    settings = read_settings(path)
     # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
     modes = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
     mode = str(settings.get("pooling_mode") or " and ".join(modes))
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
-    names = (BERT_SETTINGS_FILE, TOKENIZER_CONFIG_FILE, "config.json")
-    bert_settings, tokenizer_settings, config = (_settings(bert / name) for name in names)
-    if bert_settings.get("do_lower_case"):
-        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected it in {TOKENIZER_FILE}")
+    path = folder / SENTENCE_SETTINGS_FILE
+    own = {name: value for name, value in read_settings(path).items() if name in SENTENCE_SETTINGS and value}
+    if any(own.get("prompts", {}).values()) and not settings.get("include_prompt", True):
+        raise UserError(f"{folder / modules[1][1] / CONFIG_FILE}: include_prompt: found false, expected true")
+    own |= {"pooling": pooling, "max_seq_length": _max_length(bert), "normalize": len(kinds) == 3}
+    with reading(path, "sentence-transformers' settings"):
+        msgspec.convert({"kind": "", "do_lower_case": True, **own}, EncoderRecord)
+    return modules[0][1], own
+
+
+def _max_length(bert: pathlib.Path) -> int:
+    """Return the most word pieces that sentence-transformers gives a BERT."""
+    # Older versions have a file per architecture, such as sentence_distilbert_config.json.
+    path = next(iter(sorted(bert.glob("sentence_*_config.json"))), bert / BERT_SETTINGS_FILE)
+    settings = read_settings(path)
+    if settings.get("do_lower_case"):
+        raise UserError(f"{path}: do_lower_case: found true, expected it in {TOKENIZER_FILE}")
     # Without this setting, the library uses the tokenizer's length or the number of positions, whichever is smaller.
-    found, positions = bert_settings.get("max_seq_length"), config.get("max_position_embeddings")
+    found, positions = settings.get("max_seq_length"), read_settings(bert / CONFIG_FILE).get("max_position_embeddings")
     if found is not None and not (isinstance(found, int) and 3 <= found <= (positions or found)):
-        name = f"{bert / BERT_SETTINGS_FILE}: max_seq_length"
-        raise UserError(f"{name}: found {found!r}, expected 3 to {positions}")
-    lengths = [found] if found else [tokenizer_settings.get("model_max_length"), positions]
-    length = min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
-    return SentenceTransformer(modules[0][1], pooling, length)
-
-
-def _settings(path: pathlib.Path) -> dict[str, Any]:
-    return read_json(path, dict, expected="a model's settings", versioned=False) if path.is_file() else {}
+        raise UserError(f"{path}: max_seq_length: found {found!r}, expected 3 to {positions}")
+    lengths = [found] if found else [read_settings(bert / TOKENIZER_CONFIG_FILE).get("model_max_length"), positions]
+    return min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
 
 
 def hugging_face_name(tf1_name: str) -> str:
@@ -196,13 +188,14 @@ def read_hugging_face_weights(
         for key, read in _readers(file).items():
             # Files converted from TF1 checkpoints have the names gamma and beta.
             key = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)).removeprefix(family.prefix)
-            if not re.fullmatch(family.extras, key):
-                tensors[key] = read
+            tensors[key] = read
     has_pooler, shapes = any(key.startswith("pooler.") for key in tensors), variable_shapes(config)
     keys = {name: family.key(hugging_face_name(name)) for name in shapes if has_pooler or "/pooler/" not in name}
     # Hugging Face's kernels are transposed, [out, in].
     stored = {key: shapes[name][:: -1 if name.endswith("/kernel") else 1] for name, key in keys.items() if key}
-    check_arrays(LazyArrays(tensors), stored, paths[0], "this configuration")
+    # As transformers does, ignore other weights, such as heads.
+    found = LazyArrays({key: read for key, read in tensors.items() if key in stored})
+    check_arrays(found, stored, paths[0], "this configuration")
 
     def reader(name: str) -> Callable[[], np.ndarray]:
         if not (key := keys.get(name)):

@@ -1,70 +1,162 @@
 """Read and write the tokenizer's files of transformers."""
 
+import itertools
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+import tokenizers
 
-from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE
-from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, Tokenizer, is_uncased
+from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE, read_settings
+from bert_flow_tf.encoder.tokenizer import (
+    INSTEAD,
+    MAX_WORD_CHARS,
+    SPECIAL,
+    Tokenizer,
+    check_special_tokens,
+    has_capitals,
+    read_vocabulary,
+)
+from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.reading import reading
 
-# A folder's tokenizer must give TF1's ids for these texts and for words of its vocabulary.
-_PROBES = ("Señora MÜLLER's naïve café,\tdon't—stop!", "東京 is Ünder $1.50 [a]\u00a0b\u200dc\ufffd", "x̂ Ǆ ß ﬁ ½ Ａ")
+# A folder's tokenizer must give our ids for these texts and for texts of its word pieces.
+_PROBES = (
+    *("Señora MÜLLER's naïve café,\tdon't—stop!", "東京は日本 is Ünder $1.50 [a]\u00a0b\u200dc\ufffd", "x̂ Ǆ ß ﬁ ½ Ａ"),
+    *("", "a^b `code` ~tilde~ <tag> {brace} |pipe| a_b", "é combining Å à́̂̃b İ", "中文句子 測試 한국어 문장 ㍿ ㎏ 𠀀𪛟"),
+    *(
+        "Привет, мир! हिन्दी वाक्य שלום مرحبا ١٢٣",
+        "😀 emoji 😂😂 🇺🇸 👩\u200d👩\u200d👧 “curly” ½ ² ™ ∑",
+        "control\x00\x01\x7fchars\u2028x",
+    ),
+)
+_MADE_PROBES = 200
+# transformers' tokenizers of BERT follow tokenizer_config.json, the others tokenizer.json.
+_BERT_TOKENIZERS = ("BertTokenizer", "DistilBertTokenizer")
+_OTHER_TOKENIZERS = ("PreTrainedTokenizer", "TokenizersBackend")
 
 
-def read_case(folder: pathlib.Path, vocab: list[str], name: str) -> bool:
-    """Return True if a folder's tokenizer lower-cases the text.
+def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[list[str], TextRules]:
+    """Return a folder's word pieces and the rules that give transformers' ids.
 
     Args:
-      name: the model's name, which decides if there are only word pieces, see `tokenizer.is_uncased`.
+      tokenizer_class: the class that `config.json` names, used if `tokenizer_config.json` names none.
 
     Raises:
-      UserError: neither case gives the ids of the tokenizers library, which reads `tokenizer.json`.
+      UserError: no rules give the ids of the tokenizers library, which transformers uses.
     """
-    path = folder / TOKENIZER_FILE
-    if not path.is_file():
-        settings = folder / TOKENIZER_CONFIG_FILE
-        found = (
-            read_json(settings, dict, expected="a tokenizer's settings", versioned=False) if settings.is_file() else {}
-        )
-        given = found.get("do_lower_case")
-        return is_uncased(None, vocab, name) if given is None else bool(given)
-    import tokenizers
-
-    with reading(path, "a tokenizer"):
-        theirs = tokenizers.Tokenizer.from_file(str(path))
+    path, settings_path = folder / TOKENIZER_FILE, folder / TOKENIZER_CONFIG_FILE
+    settings = read_settings(settings_path)
+    kind = (settings.get("tokenizer_class") or tokenizer_class or _BERT_TOKENIZERS[0]).removesuffix("Fast")
+    if kind not in _BERT_TOKENIZERS + _OTHER_TOKENIZERS:
+        raise UserError(f"{settings_path}: tokenizer_class: found {kind}, expected {_BERT_TOKENIZERS[0]}; {INSTEAD}")
+    if path.is_file():
+        with reading(path, "a tokenizer"):
+            theirs = tokenizers.Tokenizer.from_file(str(path))
+        if not isinstance(theirs.model, tokenizers.models.WordPiece):
+            raise UserError(f"{path}: model: found {type(theirs.model).__name__}, expected WordPiece; {INSTEAD}")
         theirs.no_truncation()
         theirs.no_padding()
-    words = " ".join([piece for piece in vocab if piece.isalpha() and piece.isascii()][::16])
-    texts = [*_PROBES, words, words.upper(), words.replace("a", "á").replace("e", "é")]
+    else:
+        ids = {piece: i for i, piece in enumerate(read_vocabulary(folder / VOCAB_FILE))}
+        theirs = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]"))
+    vocab = _add_tokens(theirs, settings, path)
+    if kind in _BERT_TOKENIZERS:
+        if "do_lower_case" not in settings and has_capitals(vocab):
+            expected = "expected true or false, because the vocabulary has capitals and transformers would lower-case"
+            raise UserError(f"{settings_path}: do_lower_case: missing, {expected}")
+        theirs.normalizer = tokenizers.normalizers.BertNormalizer(
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+            strip_accents=settings.get("strip_accents"),
+            lowercase=settings.get("do_lower_case", True),
+        )
+        theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    return vocab, _equal_rules(theirs, vocab, path if path.is_file() else folder / VOCAB_FILE)
+
+
+def _add_tokens(theirs: tokenizers.Tokenizer, settings: dict[str, Any], path: pathlib.Path) -> list[str]:
+    """Add `tokenizer_config.json`'s tokens; return all word pieces by id."""
+    with reading(path.with_name(TOKENIZER_CONFIG_FILE), "a tokenizer's settings"):
+        # Older versions have added_tokens.json instead.
+        older = {i: {"content": token} for token, i in read_settings(path.with_name("added_tokens.json")).items()}
+        added = {int(i): token for i, token in (older | settings.get("added_tokens_decoder", {})).items()}
+        theirs.add_tokens([tokenizers.AddedToken(**added[i]) for i in sorted(added)])
+    if moved := [i for i in sorted(added) if theirs.token_to_id(added[i]["content"]) != i]:
+        content = added[moved[0]]["content"]
+        found, expected = f"found id {moved[0]}", f"expected {theirs.token_to_id(content)}"
+        raise UserError(f"{path.parent}: added token {content!r}: {found}, {expected}; {INSTEAD}")
+    ids = theirs.get_vocab()
+    vocab = sorted(ids, key=ids.__getitem__)
+    check_special_tokens(vocab, path)
+    return vocab
+
+
+def _equal_rules(theirs: tokenizers.Tokenizer, vocab: list[str], path: pathlib.Path) -> TextRules:
+    """Return the rules that give a tokenizer's ids; raise `UserError` if none do."""
+    added = {}
+    for token in theirs.get_added_tokens_decoder().values():
+        if token.lstrip or token.rstrip or token.single_word:
+            raise UserError(f"{path}: added token {token.content!r}: found lstrip, rstrip or single_word; {INSTEAD}")
+        if token.content not in SPECIAL:
+            added[token.content] = token.normalized
+    texts = [*_PROBES, *_made_probes(vocab), *(f"a{token} {token.upper()}-{token}b" for token in added)]
     expected = [one.ids for one in theirs.encode_batch(texts, add_special_tokens=False)]
-    for lower in (True, False):
-        found = Tokenizer(vocab, lower).tokenize(tf.constant(texts)).to_list()
-        if found == expected:
-            return lower
-    text, ids = next((text, ids) for text, ids, ours in zip(texts, expected, found, strict=True) if ids != ours)
-    raise UserError(f"{path}: {text[:40]!r} has the word pieces {ids[:9]}, expected those of TF1's BERT")
+    best: Sequence[tuple] = ()
+    for lower, strip, split in itertools.product((True, False), (None, True, False), (True, False)):
+        rules = TextRules(do_lower_case=lower, strip_accents=strip, tokenize_chinese_chars=split, added_tokens=added)
+        found = Tokenizer(vocab, rules).tokenize(tf.constant(texts)).to_list()
+        different = [one for one in zip(texts, expected, found, strict=True) if one[1] != one[2]]
+        if not different:
+            return rules
+        best = min(best or different, different, key=len)
+    text, ids, ours = best[0]
+    start = next(i for i in range(len(ids) + 1) if ids[: i + 1] != ours[: i + 1])
+    theirs_there, ours_there = ids[start : start + 5], ours[start : start + 5]
+    found = f"{text[:40]!r} has the ids {theirs_there} from piece {start + 1} on, {ours_there} in TF1"
+    kinds = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
+    cause = next((part for part, kind in kinds.items() if type(getattr(theirs, part)).__name__ != kind), "model")
+    raise UserError(f"{path}: {cause}: {found}; {INSTEAD}")
 
 
-def write_tokenizer(folder: pathlib.Path, vocab: list[str], do_lower_case: bool, max_seq_length: int) -> None:
+def _made_probes(vocab: list[str]) -> list[str]:
+    """Return texts of a vocabulary's pieces, alike in every call."""
+    rng = np.random.default_rng(0)
+    # The library gives every capital sigma the same small letter, TF1 the last one of a word another.
+    pieces = [piece.removeprefix("##") for piece in vocab if piece not in SPECIAL and "Σ" not in piece]
+    changes = (str, str, str.capitalize, str.upper, lambda piece: piece.replace("a", "á").replace("e", "é"))
+
+    def word() -> str:
+        piece = pieces[rng.integers(len(pieces))]
+        return changes[rng.integers(len(changes))](piece) if piece.isascii() else piece
+
+    return ["".join(word() + " -"[rng.integers(2)] * rng.integers(2) for _ in range(6)) for _ in range(_MADE_PROBES)]
+
+
+def write_tokenizer(folder: pathlib.Path, vocab: list[str], rules: TextRules, max_seq_length: int) -> None:
     """Write `vocab.txt` and the files from which transformers makes a tokenizer."""
     (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in vocab), encoding="utf-8")
     ids = {piece: i for i, piece in enumerate(vocab)}
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    added = {**dict.fromkeys(SPECIAL, False), **rules.added_tokens}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False}
     packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
-    normalizer: dict[str, Any] = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
-    normalizer |= {"strip_accents": None, "lowercase": do_lower_case}
-    if do_lower_case:
+    cjk, accents, lower = rules.tokenize_chinese_chars, rules.strip_accents, rules.do_lower_case
+    normalizer: dict[str, Any] = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": cjk}
+    normalizer |= {"strip_accents": accents, "lowercase": lower}
+    if lower:
         # The library lower-cases each letter alone, but Python, and so TF1, writes a final sigma as ς.
         final = {"type": "Replace", "pattern": {"Regex": r"(?<=\p{L})Σ(?!\p{L})"}, "content": "ς"}
         normalizer = {"type": "Sequence", "normalizers": [final, normalizer]}
     word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
     tokenizer = {
         **{"version": "1.0", "truncation": None, "padding": None},
-        "added_tokens": [{"id": ids[token], "content": token, **plain} for token in SPECIAL],
+        "added_tokens": [
+            {"id": ids[token], "content": token, "normalized": normalized, "special": token in SPECIAL, **plain}
+            for token, normalized in sorted(added.items(), key=lambda one: ids[one[0]])
+        ],
         "normalizer": normalizer,
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {"type": "BertProcessing", **packing},
@@ -75,6 +167,6 @@ def write_tokenizer(folder: pathlib.Path, vocab: list[str], do_lower_case: bool,
     # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a word's length.
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
     # A sentence may contain "[CLS]", which TF1 splits like any other word.
-    settings |= {"split_special_tokens": True, "do_lower_case": do_lower_case}
+    settings |= {"split_special_tokens": True, "do_lower_case": lower}
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
     write_json(folder / TOKENIZER_CONFIG_FILE, settings | names)

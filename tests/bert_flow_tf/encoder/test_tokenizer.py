@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.tokenizer import Tokenizer, is_uncased, read_vocabulary
+from bert_flow_tf.encoder.weights import TextRules
 from tests.refusals import user_error
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -15,7 +16,8 @@ VOCAB = [*SPECIAL, "play", "##ing", "##ed", "un", "É", "é", "e", "中", "!", "
     [("É é e", False, ["É", "é", "e"]), ("É é e", True, ["e", "e", "e"]), (b"pl\xffay", True, ["play"])],
 )
 def test_a_packed_sentence_has_these_pieces(sentence, do_lower_case, pieces):
-    tokenizer = Tokenizer(VOCAB[::-1], do_lower_case)  # Reversed, because id 0 is the usual padding.
+    # The vocabulary is reversed, because id 0 is the usual padding.
+    tokenizer = Tokenizer(VOCAB[::-1], TextRules(do_lower_case=do_lower_case))
     ids = tokenizer.pack(tokenizer.tokenize(tf.constant([sentence, "! ! ! !"])), 8)["input_word_ids"][0]
     assert [VOCAB[::-1][i] for i in ids] == ["[CLS]", *pieces, "[SEP]", *["[PAD]"] * (4 - len(pieces))]
 
@@ -65,4 +67,4 @@ def test_pieces_are_lines_that_tensorflow_text_takes(tmp_path):
     assert read_vocabulary(tmp_path / "vocab.txt") == VOCAB
     for piece in ("x" * 300, "a\0b"):
         with user_error("vocabulary: cannot be read"):
-            Tokenizer([*VOCAB, piece], True)
+            Tokenizer([*VOCAB, piece], TextRules(do_lower_case=True))

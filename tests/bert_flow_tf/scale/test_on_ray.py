@@ -178,4 +178,4 @@ def test_a_mistake_of_a_worker_is_one_line_and_not_tried_again(require, tmp_path
     status, error = small_runs.finish(small_runs.start([], _MISTAKE.format(path=str(calls))))
     assert "TF_CONFIG: found 2 devices" in refusal(status, error, after_log=True)
     assert calls.read_text() == "called,"
-    assert "--overwrite" in refused("launch", "--workers", 2, "--", "--task_name=STS-B", "--data_dir=x", "--overwrite")
+    assert "--overwrite" in refused("launch", "--workers", 2, "--", "--task_name=STS-B", "--overwrite")

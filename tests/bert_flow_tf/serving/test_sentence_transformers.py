@@ -68,12 +68,13 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
         assert modules.count("WeightedLayerPooling") == (name in ("last_two", "first_of_two", "papers")), name
 
 
-def test_it_is_an_encoder_here_as_well(variant, tmp_path):
-    model = variant("avg", None)
+@pytest.mark.parametrize("pooling", ["avg", "paper-cls"])
+def test_it_is_an_encoder_here_as_well(variant, tmp_path, pooling):
+    model = variant(pooling, None)
     model.export(tmp_path / "plain", format="sentence-transformers")
     again = BertFlow.from_hub(tmp_path / "plain")
     assert again.source.fingerprint == model.source.fingerprint
-    assert (again.sentence_embedding_type, again.max_seq_length) == ("avg", model.max_seq_length)
+    assert (again.sentence_embedding_type, again.max_seq_length) == (pooling, model.max_seq_length)
     np.testing.assert_array_equal(again.encode(["the cat", "Ünder"]), model.encode(["the cat", "Ünder"]))
 
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.training import cache
 from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
 
@@ -48,7 +49,7 @@ def test_the_same_is_read_in_any_order_and_others_are_not(cached, pieces, tmp_pa
     first, order = cached(pieces()), np.random.default_rng(0).permutation(12)
     np.testing.assert_array_equal(cached(tf.gather(pieces(), order)), first[order])
     assert cached.computed == len(list(tmp_path.iterdir())) == 1
-    others = make_pairs(Tokenizer(VOCAB[:5] + VOCAB[:4:-1], True)).pieces
+    others = make_pairs(Tokenizer(VOCAB[:5] + VOCAB[:4:-1], TextRules(do_lower_case=True))).pieces
     for i, (each, options) in enumerate(
         [
             (pieces(), {"pad_to_max": True}),

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
 from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import pretrain
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(25)), *(f"##{i}" for i in range(25))]
-TOKENIZER = Tokenizer(VOCAB, do_lower_case=True)
+TOKENIZER = Tokenizer(VOCAB, TextRules(do_lower_case=True))
 LENGTH = 20
 SENTENCES = st.lists(st.lists(st.integers(5, len(VOCAB) - 1), min_size=1, max_size=LENGTH), min_size=1, max_size=5)
 OPTIONS = PretrainSettings(masked_lm_prob=0.15, max_seq_length=LENGTH, train_batch_size=8, seed=3)

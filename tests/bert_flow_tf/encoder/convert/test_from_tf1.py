@@ -22,11 +22,13 @@ def test_other_parts_of_a_training_checkpoint_are_left_out(golden_dir, write_tf1
     extras = {
         "cls/predictions/output_bias": np.zeros(64, np.float32),
         f"{word}/adam_m": np.zeros([64, 32], np.float32),
-        f"{word}/adam_v": np.zeros([64, 32], np.float32),
+        f"{word}/AdamWeightDecayOptimizer_1": np.zeros([64, 32], np.float32),
+        f"{word}/LAMB_2": np.zeros([64, 32], np.float32),
+        "loss_scale": np.float32(1),
         "global_step": np.int64(7),
     }
     write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | extras)
-    weights = read_tf1(tmp_path / "model.ckpt-7", config_file, vocab_file).weights
+    weights = read_tf1(tmp_path / "model.ckpt-7.index", config_file, vocab_file).weights
     assert weights.keys() == arrays.keys()
     np.testing.assert_array_equal(weights[word], arrays[word])
     del arrays[KERNEL]

@@ -36,11 +36,6 @@ def test_old_names_extras_and_half_precision_are_read(tensors, small_hugging_fac
     assert {value.dtype for value in weights.values()} == {np.dtype(np.float32)}
 
 
-def normalizer(**changes):
-    plain = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
-    return {"normalizer": plain | {"lowercase": True} | changes}
-
-
 @pytest.mark.parametrize(
     ("model", "name", "content", "parts"),
     [
@@ -49,8 +44,6 @@ def normalizer(**changes):
         ("bert", "config.json", {"num_hidden_layers": 3}, ["variable encoder.layer.2.", "missing"]),
         ("bert", "config.json", {"model_type": "roberta"}, ["model_type: found roberta", "bert or distilbert"]),
         ("bert", "config.json", {"position_embedding_type": "relative_key"}, ["'relative_key'"]),
-        ("distilbert", "tokenizer.json", normalizer(strip_accents=True, lowercase=False), ["word pieces"]),
-        ("distilbert", "tokenizer.json", normalizer(type="Lowercase"), ["word pieces"]),
         ("distilbert", "tokenizer.json", None, ["vocab.txt: no such file"]),
         ("bert_masked_lm_sharded", "model-00002-of-00003.safetensors", None, ["missing"]),
     ],

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_flow_tf.encoder.convert.hugging_face import SentenceTransformer, sentence_transformer
+from bert_flow_tf.encoder.convert.hugging_face import sentence_transformer
 from tests.refusals import user_error
 
 BERT, POOLING, SETTINGS = "0_Transformer", "1_Pooling/config.json", "0_Transformer/sentence_bert_config.json"
@@ -24,14 +24,14 @@ def write(folder, files, kinds=("Transformer", "Pooling", "Normalize"), **poolin
 
 
 def test_settings_of_older_and_newer_versions_are_read(tmp_path):
-    assert sentence_transformer(tmp_path) == SentenceTransformer()
+    assert sentence_transformer(tmp_path) == ("", {})
     older = write(tmp_path / "older", {SETTINGS: {"max_seq_length": 128, "do_lower_case": False}})
-    assert sentence_transformer(older) == SentenceTransformer(BERT, "avg", 128)
+    assert sentence_transformer(older) == (BERT, {"pooling": "avg", "max_seq_length": 128, "normalize": True})
     # Without a length of the folder, the least of tokenizer and positions counts.
     lengths = {f"{BERT}/config.json": {"max_position_embeddings": 512}}
     lengths[f"{BERT}/tokenizer_config.json"] = {"model_max_length": 256}
     newer = write(tmp_path / "newer", lengths, ("Transformer", "Pooling"), pooling_mode="cls")
-    assert sentence_transformer(newer) == SentenceTransformer(BERT, "paper-cls", 256)
+    assert sentence_transformer(newer) == (BERT, {"pooling": "paper-cls", "max_seq_length": 256, "normalize": False})
 
 
 @pytest.mark.parametrize(
