@@ -334,8 +334,9 @@ class BertFlow:
 
     @property
     def normalizes(self) -> bool:
-        """True if `encode` gives norm 1: without a flow, if the encoder's own last module is `Normalize`."""
-        return self.flow is None and self.source.record.normalize
+        """True if `encode` gives norm 1: without a flow, with an encoder's own pooling and last module `Normalize`."""
+        record = self.source.record
+        return self.flow is None and record.normalize and record.pooling == self.sentence_embedding_type
 
     def _prompt(self, name: str | None = None) -> str:
         """Return the prompt of a name, by default of `default_prompt_name`."""

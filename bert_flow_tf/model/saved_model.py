@@ -118,7 +118,7 @@ def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> str:
     bert = bert_flow.encoder.read_pretrained(
         source.record.with_origin(
             "saved model",
-            normalize=source.record.normalize,
+            normalize=source.record.normalize and source.record.pooling == bert_flow.sentence_embedding_type,
             prompts=bert_flow.prompts,
             default_prompt_name=bert_flow.default_prompt_name,
             similarity_fn_name=bert_flow.similarity_fn_name,
