@@ -81,6 +81,9 @@ setup(
         # For `pretrain` and `convert --to_tfhub`; it requires TensorFlow 2.20.
         "models": ["tf-models-official~=2.20.0"],
         "words": ["wordfreq"],
+        # For `calibrate` and `fit --sentence_transformer`; no earlier version was tried.
+        "sentence-transformers": ["sentence-transformers>=6"],
+        "faiss": ["faiss-cpu"],
         # For `bert_flow_tf.mteb_model`.
         "mteb": ["mteb>=2"],
         # For `encode-folder --workers` and `launch`; no other version was tried.

@@ -14,7 +14,8 @@ from glow.quiet import quiet_import
 __version__ = "0.1.0"
 
 _MODULES = {"BertFlow": "bert_flow_tf.api", "FlowCalibrator": "glow.calibrator", "UserError": "bert_flow_tf.errors"}
-__all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__"]
+_MODULES |= dict.fromkeys(("calibrate", "load_calibration"), "bert_flow_tf.calibrated")
+__all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__", "calibrate", "load_calibration"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,16 +18,14 @@ from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
-from bert_flow_tf.evaluation.witness import judge, witness
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
 from bert_flow_tf.model.provenance import encoder_record
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, run_checkpoint
-from bert_flow_tf.runs.record import Flow, Model, Setting, Training, model_at
+from bert_flow_tf.runs.record import Model, model_at
 from bert_flow_tf.runs.settings import FitSettings, PartSettings, PretrainSettings, chosen, suggesting_arguments
 from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
 from bert_flow_tf.serving import DTYPES
@@ -528,12 +526,17 @@ class BertFlow:
         """
         flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
-        pairs = None if pairs is None else fitting.checked_pairs(pairs)
-        texts = sentence_list(sentences)
-        if len(texts) < batch_size:
-            raise UserError(f"fit: found {len(texts)} sentences, expected at least the {batch_size} of one step")
-        texts, held_out = fitting.hold_out(texts, settings)
-        return self._learn(settings, self.encode_pooled(texts), len(texts), held_out, pairs, show_progress_bar)
+        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar, "about": {"dtype": self.dtype}}
+        return self._set_fitted(fitting.fit_sentences(self.encode_pooled, sentences, settings, pairs, **options))
+
+    def _reduce(self, z: Any) -> np.ndarray:
+        return reduce_dimension(tf.convert_to_tensor(z), self.low_dim).numpy()
+
+    def _set_fitted(self, fitted: fitting.Fitted) -> "BertFlow":
+        record = msgspec.structs.replace(self.record, flow=fitted.record)
+        self._set_model(SiameseBertFlow(self.encoder, fitted.calibration, low_dim=self.low_dim), record)
+        self.history_ = fitted.history
+        return self
 
     def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
         """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
@@ -561,7 +564,10 @@ class BertFlow:
         flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
         pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
-        return self._learn(settings, parts.blocks, parts.rows, [], pairs, show_progress_bar)
+        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar, "about": {"dtype": self.dtype}}
+        return self._set_fitted(
+            fitting.fitted(self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options)
+        )
 
     def parts(self, folder: str | os.PathLike) -> Parts:
         """Open a folder that `encode_dataset` wrote with this encoder and no flow."""
@@ -572,32 +578,6 @@ class BertFlow:
         if parts.manifest.settings.normalize_embeddings:
             raise UserError(f"{folder}: found normalized embeddings, expected unnormalized ones")
         return parts
-
-    def _learn(
-        self,
-        settings: FitSettings,
-        embeddings: Any,
-        rows: int,
-        held_out: list[str],
-        pairs: fitting.Pairs | None,
-        show_progress_bar: bool | None,
-    ) -> "BertFlow":
-        dev = self.encode_pooled(held_out) if held_out else None
-        flow, config, losses, learned = fitting.learn(settings, embeddings, rows, dev, show_progress_bar)
-
-        def calibrate(u: np.ndarray) -> np.ndarray:
-            return reduce_dimension(flow.forward(u), self.low_dim).numpy()
-
-        judged = None if pairs is None else judge(self.encode_pooled, calibrate, *pairs)
-        witnessed = witness(self.encode_pooled, calibrate, held_out, settings.seed) if held_out else None
-        sides = None if dev is None else (dev, flow.forward(dev).numpy())
-        change = None if sides is None else Change(*map(measure_isotropy, sides))
-        about: dict[str, Setting] = {"sentences": rows, "held_out": len(held_out), "dtype": self.dtype}
-        training = Training(settings=about | learned, seed=settings.seed)
-        record = msgspec.structs.replace(self.record, flow=Flow(config=config, training=training))
-        self._set_model(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
-        self.history_ = fitting.History(losses, judged, witnessed, change)
-        return self
 
     @suggesting_arguments
     def pretrain(

@@ -3,6 +3,9 @@
 import dataclasses
 import itertools
 import math
+import os
+import pathlib
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -20,6 +23,7 @@ from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.embeddings import check_finite
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay, apply_clipped
+from glow.saved import export_calibration, read_calibration, write_calibration
 
 # More steps per call would need more memory for their rows; fewer would spend much of the time on calls.
 _STEPS_PER_CALL, _ROWS_PER_CALL = 32, 4096
@@ -263,6 +267,37 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             values: np.ndarray = checked.astype(np.float32)
         check_finite(values, "embeddings")
         return values
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write the flow into a new folder, whole or not at all; raise `FileExistsError` if it exists."""
+        check_is_fitted(self, "flow_")
+        path = pathlib.Path(folder)
+        if path.exists():
+            raise FileExistsError(f"{path}: exists, expected a new folder")
+        with tempfile.TemporaryDirectory(dir=path.parent) as parent:
+            new = pathlib.Path(parent, "new")
+            new.mkdir()
+            write_calibration(new, self.flow_)
+            new.rename(path)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "FlowCalibrator":
+        """Return a fitted calibrator of `save`'s folder; raise `ValueError` for another one.
+
+        Its losses are empty, and `partial_fit` begins with a new optimiser.
+        """
+        flow = read_calibration(folder)
+        if not isinstance(flow, Glow):
+            raise ValueError(f"{folder}: found an affine map, expected a flow")
+        calibrator = cls(flow.config)
+        calibrator.n_features_in_ = flow.event_size
+        calibrator._set_fitted(FlowTrainer(flow, calibrator.learning_rate), np.empty(0, np.float32))
+        return calibrator
+
+    def export(self, path: str | os.PathLike) -> None:
+        """Write the flow as `.npz` or `.onnx`, see `glow.saved.export_calibration`."""
+        check_is_fitted(self, "flow_")
+        export_calibration(self.flow_, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with arrays, because variables cannot be pickled."""

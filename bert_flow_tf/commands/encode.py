@@ -10,8 +10,8 @@ import numpy as np
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import lock_output, locked_file
-from bert_flow_tf.errors import command_line_message
-from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer
+from bert_flow_tf.errors import UserError, command_line_message
+from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
 from bert_flow_tf.files.sentence_files import PART, STDIN, format_of_ending, read_sentences
 from bert_flow_tf.runs.settings import PartSettings
 from bert_flow_tf.scale.on_ray import RayEngine, connected
@@ -22,35 +22,60 @@ _DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], h
 
 
 @click.command(epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy")
-@opt.model_options()
-@opt.sentence_options()
+@opt.model_options(required=False)
+@opt.sentence_options(required=False)
+@click.option("--calibration", metavar="DIR", help="Instead of a model: a calibration that fit wrote.")
+@click.option("--embeddings", metavar="FILE.npy", help="Instead of --input: embeddings for --calibration.")
 @click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; -: stdout")
 @click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="[default: by the ending]")
 @_DTYPE
 @opt.field_options(PartSettings, "batch_size", "normalize_embeddings")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
-    model: opt.ModelOptions, sentences: Iterator[str], out: str, output_format: str | None, dtype: str, **options: Any
+    model: opt.ModelOptions,
+    sentences: Iterator[str] | None,
+    calibration: str | None,
+    embeddings: str | None,
+    out: str,
+    output_format: str | None,
+    dtype: str,
+    **options: Any,
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
     NPY holds only the embeddings, [n, D] float32; Parquet and TFRecord also hold the sentences. Large files need no
     more memory than small ones.
     """
-    overwrite = options.pop("overwrite")
+    overwrite, options["normalize_embeddings"] = options.pop("overwrite"), options["normalize_embeddings"] or None
+    opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "calibration": calibration})
+    opt.check_one_of({"input": sentences, "embeddings": embeddings})
+    if bool(calibration) != bool(embeddings):
+        raise click.UsageError("--calibration and --embeddings: found only one of them, expected both or neither")
     if out != STDOUT:
         output_format = output_format or format_of_ending(out, OUTPUT_FORMATS, "output_format")
         locked_file(out, overwrite=overwrite)
-    loaded = model.load(dtype=dtype)
+    output_format = output_format or "npy"
+    parts: Iterator[tuple[list[str], np.ndarray]]
+    if calibration:
+        if output_format != "npy":
+            raise UserError(f"--out={out}: found {output_format} with --embeddings, which has no sentences; use .npy")
+        from bert_flow_tf.calibrated import load_calibration
+
+        calibrated, u = load_calibration(calibration), open_array(str(embeddings))
+        width = u.shape[1]
+        parts = (([], calibrated.transform(u[start : start + PART])) for start in range(0, len(u), PART))
+    else:
+        loaded = model.load(dtype=dtype)
+        width, parts = loaded.embedding_size, loaded.encode_parts(sentences or (), **options)
     n = empty = 0
-    with embedding_writer(out, file_format=output_format or "npy", width=loaded.embedding_size) as write:
-        for part, embeddings in loaded.encode_parts(sentences, **options):
-            write(part, embeddings)
-            n += len(part)
+    with embedding_writer(out, file_format=output_format, width=width) as write:
+        for part, found in parts:
+            write(part, found)
+            n += len(found)
             empty += sum(not sentence.strip() for sentence in part)
     if empty:
         click.echo(f"empty sentences, embedded like the others: {empty:,}", err=True)
-    click.echo(f"embeddings written: {out} ({n} of width {loaded.embedding_size})", err=out == STDOUT)
+    click.echo(f"embeddings written: {out} ({n} of width {width})", err=out == STDOUT)
 
 
 @click.command(

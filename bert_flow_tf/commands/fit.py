@@ -1,30 +1,38 @@
 """`bert-flow fit`: learn a flow on your sentences."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.files.embedding_files import open_array
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.model.saved_model import SAVED_MODEL
 from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.scale.shards import Parts
+from bert_flow_tf.serving.formats import CALIBRATION_FOLDER
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.training.fitting import Pairs
 
 
 @click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
-@opt.model_options("bert_hub")
+@opt.model_options("bert_hub", required=False)
+@click.option("--sentence_transformer", metavar="NAME|DIR", help="A model of sentence-transformers, of any kind.")
 @opt.sentence_options(required=False)
-@click.option("--embeddings", metavar="DIR", help="Folder that encode-folder wrote.")
+@click.option("--embeddings", metavar="DIR|FILE", help="Folder that encode-folder wrote, or .npy of any encoder.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")
 @opt.setting_options(FitSettings)
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
     model: opt.ModelOptions,
+    sentence_transformer: str | None,
     sentences: Iterator[str] | None,
     embeddings: str | None,
     out: str,
@@ -35,26 +43,55 @@ def fit(
     """Learn a flow on sentences and save it with its encoder.
 
     The encoder does not change. If the sentences do not fit into memory, pass --embeddings, a folder that `bert-flow
-    encode-folder --bert_hub …` wrote.
+    encode-folder --bert_hub …` wrote. For --sentence_transformer and .npy, only the calibration is saved.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
-    arguments: dict[str, Any] = {**vars(settings), "pairs": None}
-    if embeddings:
-        if settings.method != "flow":
-            raise UserError(f"--method: found {settings.method} with --embeddings, expected flow")
-        del arguments["method"], arguments["dev_fraction"]
-    path = locked_folder(out, SAVED_MODEL, overwrite=overwrite)
+    is_array = embeddings is not None and embeddings.endswith(".npy")
+    if is_array and (sentence_transformer or model.bert_hub or pairs):
+        raise UserError(f"--embeddings={embeddings}: found an encoder or pairs as well, expected neither with .npy")
+    if not is_array:
+        encoders = {"bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer if sentences else None}
+        opt.check_one_of(encoders)
+        if embeddings and settings.method != "flow":
+            raise UserError(f"--method: found {settings.method} with a folder of embeddings, expected flow")
+    if sentence_transformer:
+        check_installed("sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError)
+    kind = CALIBRATION_FOLDER if is_array or sentence_transformer else SAVED_MODEL
+    path = locked_folder(out, kind, overwrite=overwrite)
     given = list(sentences or ())
     texts = [sentence for sentence in given if sentence.strip()]
-    if pairs:
-        rows = list(read_sentences(pairs, file_format="tsv", columns=["1", "2", "3"]))
-        with reading(pairs, "two sentences and a number in each line"):
-            arguments["pairs"] = [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]
-    count = Parts(embeddings).rows if embeddings else len(texts)
+    count = len(texts)
+    if embeddings:
+        count = len(open_array(embeddings)) if is_array else Parts(embeddings).rows
     if count < settings.batch_size:
         raise UserError(f"--train_batch_size: found {settings.batch_size}, expected at most the {count} sentences")
+    arguments: dict[str, Any] = {**vars(settings), "pairs": _read_pairs(pairs) if pairs else None}
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
+    if kind is CALIBRATION_FOLDER:
+        from bert_flow_tf.calibrated import calibrate, calibrate_array
+
+        if sentence_transformer:
+            from sentence_transformers import SentenceTransformer
+
+            learned: Any = calibrate(SentenceTransformer(sentence_transformer), texts, **arguments)
+        else:
+            learned = calibrate_array(open_array(str(embeddings)), settings)
+        record = learned.record
+    else:
+        learned = _fit_model(model, embeddings, texts, arguments)
+        record = learned.record.flow
+    learned.save(path, overwrite=overwrite)
+    if measures := str(learned.history_):
+        click.echo(measures)
+    found = record.training.settings
+    training = f"{found['steps']} steps" if "steps" in found else settings.method
+    click.echo(f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, {training})")
+
+
+def _fit_model(
+    model: opt.ModelOptions, embeddings: str | None, texts: list[str], arguments: dict[str, Any]
+) -> "BertFlow":
     loaded = model.load()
     record = loaded.source.record
     if record.kind == "Hugging Face" and record.pooling:
@@ -62,11 +99,13 @@ def fit(
         click.echo(
             "this encoder was trained for cosine similarity; a flow often lowers its scores (docs/witness.md)", err=True
         )
-    loaded.fit_dataset(embeddings, **arguments) if embeddings else loaded.fit(texts, **arguments)
-    loaded.save(path, overwrite=overwrite)
-    assert loaded.record.flow is not None and loaded.history_ is not None  # `fit` has set both
-    if measures := str(loaded.history_):
-        click.echo(measures)
-    learned = loaded.record.flow.training.settings
-    training = f"{learned['steps']} steps" if "steps" in learned else settings.method
-    click.echo(f"model written: {out} ({count} sentences, {training})")
+    if embeddings is None:
+        return loaded.fit(texts, **arguments)
+    del arguments["method"], arguments["dev_fraction"]
+    return loaded.fit_dataset(embeddings, **arguments)
+
+
+def _read_pairs(path: str) -> "Pairs":
+    rows = list(read_sentences(path, file_format="tsv", columns=["1", "2", "3"]))
+    with reading(path, "two sentences and a number in each line"):
+        return [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]

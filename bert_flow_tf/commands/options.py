@@ -122,19 +122,21 @@ class ModelOptions:
         return BertFlow.from_hub(self.bert_hub, **options, dtype=dtype)
 
 
-def model_options(*sources: str, pooling: bool = True, length: int | None = None) -> Decorator:
+def model_options(*sources: str, pooling: bool = True, length: int | None = None, required: bool = True) -> Decorator:
     """Return a decorator that adds options and passes a `ModelOptions` as `model`.
 
     Args:
       *sources: names of options; the user must give exactly one. By default `model` and `bert_hub`.
       pooling: True to add `--pooling` and `--max_seq_length`.
       length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
+      required: False if the command may do without a model.
     """
     sources = sources or ("model", "bert_hub")
     names = [name for name in _MODEL_OPTIONS if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])]
 
     def checked(values: dict[str, Any]) -> dict[str, Any]:
-        check_one_of({name: values[name] for name in sources})
+        if required or any(values[name] for name in sources):
+            check_one_of({name: values[name] for name in sources})
         given = {name: values.pop(name) for name in names}
         for name in _ENCODER_OPTIONS:
             if given.get(name) is not None and not given["bert_hub"]:

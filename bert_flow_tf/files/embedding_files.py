@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.reading import reading
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,6 +72,15 @@ def _parquet(name: pathlib.Path, width: int) -> Iterator[Write]:
 
     with pyarrow.parquet.ParquetWriter(str(name), schema) as writer:
         yield write
+
+
+def open_array(path: str | os.PathLike[str]) -> np.ndarray:
+    """Return the embeddings [n, D] of a `.npy` file, read when they are used."""
+    with reading(path, "embeddings [n, D]"):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if array.ndim != 2 or array.dtype.kind != "f" or not len(array):
+            raise ValueError(f"found {array.dtype} of shape {list(array.shape)}, expected numbers")
+        return array
 
 
 def embedding_column(embeddings: np.ndarray, precision: str) -> "pyarrow.FixedSizeListArray":

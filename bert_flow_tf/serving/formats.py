@@ -32,6 +32,8 @@ EXPORT_FORMATS = {
     ONNX: FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, *_TOKENIZER_FILES)),
 }
 
+CALIBRATION_FOLDER = FolderKind("a calibration", "calibration.json", ("calibration.*", "record.json"))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportSettings(Settings):

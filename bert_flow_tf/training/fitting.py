@@ -5,7 +5,8 @@ import dataclasses
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from tqdm import tqdm
 
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.isotropy import Change
-from bert_flow_tf.evaluation.witness import COMPARE, Judgement, Witness, check_pairs
-from bert_flow_tf.runs.record import Setting
+from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
+from bert_flow_tf.evaluation.witness import COMPARE, Encode, Judgement, Map, Witness, check_pairs, judge, witness
+from bert_flow_tf.files.sentence_files import sentence_list
+from bert_flow_tf.runs.record import Flow, Setting, Training
 from bert_flow_tf.runs.settings import FitSettings, flow_config
 from glow.affine import AffineMap
 from glow.calibration import Calibration
@@ -52,8 +54,8 @@ class History:
         return text.replace(COMPARE, "") if self.judgement else text
 
 
-def hold_out(sentences: list[str], settings: FitSettings) -> tuple[list[str], list[str]]:
-    """Split sentences into a training set and distinct held-out sentences.
+def hold_out(sentences: list[Any], settings: FitSettings) -> tuple[list[Any], list[Any]]:
+    """Split sentences, or rows' numbers, into a training set and distinct held-out ones.
 
     Hold out `dev_fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at
     most 1,000. Hold out nothing if it is 0, if they would be fewer than 10, or if less than a batch would remain.
@@ -68,6 +70,95 @@ def hold_out(sentences: list[str], settings: FitSettings) -> tuple[list[str], li
     held_out = {distinct[i] for i in chosen}
     kept = [sentence for sentence in sentences if sentence not in held_out]
     return (kept, sorted(held_out)) if len(kept) >= settings.batch_size else (sentences, [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A calibration, its record and the history of its training."""
+
+    calibration: Calibration
+    record: Flow
+    history: History
+
+
+def fit_sentences(
+    encode: Encode,
+    sentences: Iterable[str],
+    settings: FitSettings,
+    pairs: Pairs | None = None,
+    *,
+    reduce: Map = np.asarray,
+    show_progress_bar: bool | None = None,
+    about: Mapping[str, Setting] = MappingProxyType({}),
+) -> Fitted:
+    """Learn a calibration of an encoder from sentences.
+
+    Args:
+      encode: function from a list of sentences to embeddings [n, D].
+      reduce: function that follows the calibration, from [n, D].
+      about: further settings for the record.
+
+    Raises:
+      UserError: there are fewer sentences than `batch_size`, `pairs` has another form, or `learn` fails.
+    """
+    pairs = None if pairs is None else checked_pairs(pairs)
+    texts = sentence_list(sentences)
+    if len(texts) < settings.batch_size:
+        raise UserError(f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of one step")
+    texts, held_out = hold_out(texts, settings)
+    return fitted(
+        encode,
+        encode(texts),
+        len(texts),
+        settings,
+        pairs,
+        held_out,
+        reduce,
+        show_progress_bar=show_progress_bar,
+        about=about,
+    )
+
+
+def fit_array(embeddings: np.ndarray, settings: FitSettings, show_progress_bar: bool | None = None) -> Fitted:
+    """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
+    rows, held_out = hold_out(list(range(len(embeddings))), settings)
+    return fitted(
+        embeddings.__getitem__,
+        embeddings[rows],
+        len(rows),
+        settings,
+        held_out=held_out,
+        show_progress_bar=show_progress_bar,
+    )
+
+
+def fitted(
+    encode: Callable[[Any], np.ndarray],
+    embeddings: np.ndarray | Callable[[np.random.Generator], Iterable[np.ndarray]],
+    rows: int,
+    settings: FitSettings,
+    pairs: Pairs | None = None,
+    held_out: Sequence[Any] = (),
+    reduce: Map = np.asarray,
+    *,
+    show_progress_bar: bool | None = None,
+    about: Mapping[str, Setting] = MappingProxyType({}),
+) -> Fitted:
+    """Learn a calibration of embeddings and judge it, see `learn` and `fit_sentences`."""
+    dev = encode(held_out) if held_out else None
+    calibration, config, losses, learned = learn(settings, embeddings, rows, dev, show_progress_bar)
+
+    def calibrate(u: np.ndarray) -> np.ndarray:
+        return np.asarray(reduce(calibration.forward(u)))
+
+    judged = None if pairs is None else judge(encode, calibrate, *pairs)
+    is_text = bool(held_out) and isinstance(held_out[0], str)
+    witnessed = witness(encode, calibrate, held_out, settings.seed) if is_text else None
+    sides = None if dev is None else (dev, np.asarray(calibration.forward(dev)))
+    change = None if sides is None else Change(*map(measure_isotropy, sides))
+    counts: dict[str, Setting] = {"sentences": rows, "held_out": len(held_out)}
+    training = Training(settings={**counts, **about, **learned}, seed=settings.seed)
+    return Fitted(calibration, Flow(config=config, training=training), History(losses, judged, witnessed, change))
 
 
 def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
@@ -138,7 +229,7 @@ def learn(
     if not stops_early and calibrator.n_steps_ < _FEW_STEPS:
         advice = f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more sentences or epochs"
         # With this level, the warning names the line that called `BertFlow.fit`.
-        warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=5)
+        warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=6)
     learned_settings = {"steps": calibrator.n_steps_, "epochs": epochs, **given}
     return calibrator.flow_, calibrator.config_, calibrator.losses_, learned_settings
 

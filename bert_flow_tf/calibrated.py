@@ -1,0 +1,218 @@
+"""Calibrate embeddings of any encoder: a sentence-transformers model or a function."""
+
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.reading import reading
+from bert_flow_tf.runs.record import Flow, Result, Training, made_by
+from bert_flow_tf.runs.settings import FitSettings, chosen, suggesting_arguments
+from bert_flow_tf.serving.formats import CALIBRATION_FOLDER
+from bert_flow_tf.training import fitting
+from glow.affine import AffineMap
+from glow.calibration import Calibration
+from glow.folded import DenseLayer
+from glow.saved import export_calibration, read_calibration, write_calibration
+
+RECORD_FILE = "record.json"
+_ROWS_PER_CALL = 4096
+# The library writes a model's files and these modules; a folder with any other file is not replaced.
+_EXPORT = FolderKind(
+    "a sentence-transformers model",
+    "modules.json",
+    ("*.json", "*.txt", "*.model", "README.md", "*.safetensors", "[0-9]*_*"),
+)
+
+# A function from a list of strings to embeddings [n, D], or a `SentenceTransformer`.
+Encoder = Any
+
+
+class CalibrationRecord(Result, frozen=True, kw_only=True, tag="calibration"):
+    flow: Flow
+    normalize: bool
+    verdict: str  # `History` in words; "" if nothing was measured
+
+
+class Calibrated:
+    """An encoder whose embeddings pass through a calibration.
+
+    Attributes:
+      encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
+      calibration: the flow or affine map.
+      record: its method, configuration and training.
+      history_: `training.fitting.History` of `calibrate`, or its words after `load_calibration`.
+    """
+
+    def __init__(
+        self, encoder: Encoder, calibration: Calibration, record: Flow, history: object, *, normalize: bool = False
+    ) -> None:
+        self.encoder, self.calibration, self.record, self.normalize = encoder, calibration, record, normalize
+        self.history_ = history
+        self._forward = calibration.folded() or calibration.forward
+
+    def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Return calibrated embeddings, float32 [n, D], or [D] for one string; the options are the encoder's."""
+        if self.encoder is None:
+            raise UserError("encode: found a calibration without an encoder, expected one in load_calibration")
+        single = isinstance(sentences, str)
+        found = self.transform(_encode(self.encoder, [sentences] if isinstance(sentences, str) else sentences, options))
+        return found[0] if single else found
+
+    def transform(self, embeddings: np.ndarray) -> np.ndarray:
+        """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
+        u = _array(embeddings, self.calibration.event_size)
+        parts = [self._forward(tf.constant(u[i : i + _ROWS_PER_CALL])) for i in range(0, len(u), _ROWS_PER_CALL)]
+        z = np.concatenate(parts) if parts else u
+        return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
+
+    def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+        """Write the calibration, without the encoder; `load_calibration` reads it."""
+        with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
+            write_calibration(new, self.calibration)
+            made = made_by("calibrate")
+            values: Any = {"flow": self.record, "normalize": self.normalize, "verdict": str(self.history_)}
+            write_json(new / RECORD_FILE, CalibrationRecord(made_by=made, **values))
+        return pathlib.Path(folder)
+
+    def export(self, path: str | os.PathLike, format: str | None = None, *, overwrite: bool = False) -> pathlib.Path:
+        """Write the calibration for other programs.
+
+        Args:
+          path: a file `.npz` or `.onnx`, see `glow.saved.export_calibration`; or, with the format
+            "sentence-transformers", a folder with the encoder's modules and the calibration as `Dense` modules.
+
+        Raises:
+          UserError: the format does not fit, the path exists, or the couplings have no dense layers.
+        """
+        path = pathlib.Path(path)
+        if format == "sentence-transformers":
+            if not hasattr(self.encoder, "_modules"):
+                raise ArgumentError("format: found sentence-transformers without its model, expected .npz or .onnx")
+            with new_output(path, _EXPORT, overwrite=overwrite) as folder:
+                self._appended().save(str(folder))
+            return path
+        if format not in (None, path.suffix[1:]) or path.suffix not in (".npz", ".onnx"):
+            raise ArgumentError(f"format: found {format} for {path}, expected sentence-transformers, .npz or .onnx")
+        if path.suffix == ".onnx":
+            check_installed("tf2onnx", "onnx", "format", ArgumentError)
+        with new_file(output_file(path, overwrite=overwrite)) as new:
+            written = new.with_name(f"{new.name}{path.suffix}")
+            with reading(path, "dense layers"):
+                export_calibration(self.calibration, written)
+            written.replace(new)
+        return path
+
+    def faiss_transform(self) -> Any:
+        """Return an affine calibration as `faiss.LinearTransform`, for `faiss.IndexPreTransform`."""
+        check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
+        import faiss
+
+        if not isinstance(self.calibration, AffineMap):
+            raise ArgumentError(f"faiss_transform: found {self.record.method}, expected whitening or another affine map")
+        first, last = self.calibration.dense_layers()
+        transform = faiss.LinearTransform(*last.kernel.shape, True)
+        faiss.copy_array_to_vector(np.float32(last.kernel.T).ravel(), transform.A)
+        faiss.copy_array_to_vector(np.float32(first.bias @ last.kernel), transform.b)
+        transform.is_trained = True
+        return transform
+
+    def _appended(self) -> Any:
+        """Return the encoder with the calibration appended as modules."""
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Normalize
+
+        with reading("calibration", "dense layers"):
+            layers = self.calibration.dense_layers()
+        modules = [*self.encoder, *map(_dense, layers), *([Normalize()] if self.normalize else [])]
+        names = ("prompts", "default_prompt_name", "similarity_fn_name")
+        return SentenceTransformer(modules=modules, **{name: getattr(self.encoder, name) for name in names})
+
+
+@suggesting_arguments
+def calibrate(
+    encoder: Encoder,
+    sentences: Iterable[str],
+    *,
+    method: str = FitSettings.method,
+    pairs: fitting.Pairs | None = None,
+    normalize: bool = False,
+    flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
+    epochs: float | None = FitSettings.epochs,
+    batch_size: int = FitSettings.batch_size,
+    learning_rate: float = FitSettings.learning_rate,
+    seed: int = FitSettings.seed,
+    dev_fraction: float = FitSettings.dev_fraction,
+    show_progress_bar: bool | None = None,
+) -> Calibrated:
+    """Learn a calibration of an encoder's embeddings, as `BertFlow.fit` does.
+
+    Args:
+      encoder: a `SentenceTransformer` of any architecture, or a function from a list of strings to an array [n, D].
+      normalize: True to scale calibrated embeddings to norm 1.
+
+    The other arguments and the errors are those of `BertFlow.fit`.
+    """
+    flow_model_config = os.fspath(flow_model_config)
+    settings: FitSettings = chosen(FitSettings, locals())
+    options: Any = {"show_progress_bar": show_progress_bar}
+    fitted = fitting.fit_sentences(lambda texts: _encode(encoder, texts), sentences, settings, pairs, **options)
+    return Calibrated(encoder, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
+
+
+def calibrate_array(embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False) -> Calibrated:
+    """Learn a calibration of embeddings [n, D]; without texts, nothing says whether it helps."""
+    fitted = fitting.fit_array(_array(embeddings), settings)
+    return Calibrated(None, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
+
+
+def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Calibrated:
+    """Load a folder of `Calibrated.save` or `FlowCalibrator.save`; `encoder` is needed for `encode` only."""
+    with reading(folder, "a calibration"):
+        calibration = read_calibration(folder)
+    path = pathlib.Path(folder, RECORD_FILE)
+    if not path.exists():
+        config = getattr(calibration, "config", None)
+        return Calibrated(encoder, calibration, Flow(config=config, training=Training()), "")
+    record = read_json(path, CalibrationRecord, expected="a calibration's record")
+    return Calibrated(encoder, calibration, record.flow, record.verdict, normalize=record.normalize)
+
+
+def _encode(encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None) -> np.ndarray:
+    texts = fitting.sentence_list(sentences)
+    # A `SentenceTransformer` is callable too, on tensors.
+    call: Any = getattr(encoder, "encode", encoder)
+    embeddings = _array(call(texts, **(options or {})))
+    if len(embeddings) != len(texts):
+        raise UserError(f"encoder: found {len(embeddings)} embeddings of {len(texts)} sentences, expected one each")
+    return embeddings
+
+
+def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> np.ndarray:
+    """Return float32 [n, D]; raise `UserError` for another shape or values that are not finite."""
+    with reading("embeddings", "numbers [n, D]"):
+        found = np.asarray(embeddings, np.float32)
+    if found.ndim != 2 or width not in (None, found.shape[1]):
+        raise UserError(f"embeddings: found the shape {list(found.shape)}, expected [n, {width or 'D'}]")
+    if not np.isfinite(found).all():
+        raise UserError("embeddings: found NaN or infinity, expected finite numbers")
+    return found
+
+
+def _dense(layer: DenseLayer) -> Any:
+    """Return a layer as sentence-transformers' module."""
+    import torch
+    from sentence_transformers.models import Dense
+
+    activation = torch.nn.Identity() if layer.slope == 1 else torch.nn.PReLU(init=layer.slope)
+    dense = Dense(*layer.kernel.shape, activation_function=activation)
+    with torch.no_grad():
+        dense.linear.weight.copy_(torch.from_numpy(np.float32(layer.kernel.T)))
+        dense.linear.bias.copy_(torch.from_numpy(np.float32(layer.bias)))
+    return dense
