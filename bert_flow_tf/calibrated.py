@@ -1,5 +1,6 @@
 """Calibrate embeddings of any encoder: a sentence-transformers model or a function."""
 
+import importlib
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -112,10 +113,10 @@ class Calibrated:
     def faiss_transform(self) -> Any:
         """Return an affine calibration as `faiss.LinearTransform`, for `faiss.IndexPreTransform`."""
         check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
-        import faiss
-
+        faiss: Any = importlib.import_module("faiss")
         if not isinstance(self.calibration, AffineMap):
-            raise ArgumentError(f"faiss_transform: found {self.record.method}, expected whitening or another affine map")
+            found = f"found {self.record.method}"
+            raise ArgumentError(f"faiss_transform: {found}, expected whitening or another affine map")
         first, last = self.calibration.dense_layers()
         transform = faiss.LinearTransform(*last.kernel.shape, True)
         faiss.copy_array_to_vector(np.float32(last.kernel.T).ravel(), transform.A)

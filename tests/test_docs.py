@@ -68,8 +68,8 @@ def test_every_snippet_is_run_by_a_test():
         assert len(fenced) == len(_SNIPPET.findall(_GUIDES[guide])) + _NOT_RUN.get(guide, 0), guide
 
 
-def test_the_guides_have_at_most_6000_words():
-    assert sum(len(path.read_text(encoding="utf-8").split()) for path in (_ROOT / "docs").rglob("*.md")) <= 6000
+def test_the_guides_have_at_most_6200_words():
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in (_ROOT / "docs").rglob("*.md")) <= 6200
 
 
 def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder_dir):

@@ -154,6 +154,13 @@ def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, ge
         return msgspec.convert(fields, BertConfig)
 
 
+def hugging_face_config(config: BertConfig) -> dict[str, Any]:
+    """Return the content of `config.json`."""
+    act, names = config.hidden_act, {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+    kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
+    return kind | msgspec.structs.asdict(config) | {"hidden_act": names.get(act, act)}
+
+
 def read_tf1_config(path: AnyPath) -> BertConfig:
     return read_bert_config(path, gelu="gelu_tanh")
 

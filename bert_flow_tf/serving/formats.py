@@ -29,7 +29,7 @@ EXPORT_FORMATS = {
         ),
         lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
     ),
-    ONNX: FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, *_TOKENIZER_FILES)),
+    ONNX: FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, "config.json", *_TOKENIZER_FILES)),
 }
 
 CALIBRATION_FOLDER = FolderKind("a calibration", "calibration.json", ("calibration.*", "record.json"))

@@ -6,8 +6,10 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.encoder.convert.folders import CONFIG_FILE
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
+from bert_flow_tf.encoder.weights import hugging_face_config
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import reduce_dimension
@@ -15,36 +17,42 @@ from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
 
 _OPSET = 18
+# Hugging Face's names, in the order of `TOKEN_INPUTS`.
+_INPUTS, _OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "sentence_embedding"
 
 
 def write_onnx(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray | None:
     """Write the folder; return onnxruntime's embeddings, None without it.
 
-    `model.onnx` maps `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t], to `embedding`, float32 [n, D].
-    The tokenizers library makes the ids from `tokenizer.json`; truncate to the `max_seq_length` in `export.json`.
+    `model.onnx` maps `input_ids`, `attention_mask` and `token_type_ids`, int64 [n, t], to `sentence_embedding`, float32
+    [n, D], the names that servers of Hugging Face's layout expect. The tokenizers library makes the ids from
+    `tokenizer.json`; truncate to the `max_seq_length` in `export.json`.
     """
     import tf2onnx
 
     latents, encoder = latents_of(model.flow), model.encoder
 
     def embed(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        u = encoder.embed(dict(zip(TOKEN_INPUTS, inputs, strict=True)), portable=True)
-        embedding = reduce_dimension(latents(u), description.low_dim)
-        return {"embedding": tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding}
+        tokens = {name: tf.cast(one, tf.int32) for name, one in zip(TOKEN_INPUTS, inputs, strict=True)}
+        embedding = reduce_dimension(latents(encoder.embed(tokens, portable=True)), description.low_dim)
+        return {_OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding}
 
     with quiet_tensorflow():
         tf2onnx.convert.from_function(
             tf.function(embed, autograph=False),
-            input_signature=[tf.TensorSpec([None, None], tf.int32, name) for name in TOKEN_INPUTS],
+            input_signature=[tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS],
             opset=_OPSET,
             output_path=str(folder / ONNX_FILE),
         )
     write_tokenizer(folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length)
+    if encoder.bert_config is not None:
+        write_json(folder / CONFIG_FILE, hugging_face_config(encoder.bert_config))
     write_json(folder / DESCRIPTION_FILE, description)
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(folder / ONNX_FILE), providers=["CPUExecutionProvider"])
-    inputs = {name: value.numpy() for name, value in model.tokenize(CHECKED_SENTENCES).items()}
+    tokens = model.tokenize(CHECKED_SENTENCES)
+    inputs = {name: tokens[ours].numpy().astype(np.int64) for name, ours in zip(_INPUTS, TOKEN_INPUTS, strict=True)}
     return session.run(None, inputs)[0]

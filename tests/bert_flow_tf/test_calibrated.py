@@ -1,6 +1,8 @@
 """Calibrations of any encoder's embeddings, and their files."""
 
 import json
+import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
@@ -15,17 +17,8 @@ from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import refused, succeeds, user_error
 
 WIDTH = 12
-# The guide shows these lines.
-APPLY = """
-import numpy as np
-
-def apply(path, u):
-    layers = np.load(path)
-    for i in range(len(layers.files) // 3):
-        u = u @ layers[f"kernel_{i}"] + layers[f"bias_{i}"]
-        u = np.where(u < 0, layers[f"slope_{i}"] * u, u)
-    return u
-"""
+_GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "sentence_transformers.md"
+APPLY = re.search(r"<!-- snippet: numpy -->\n```python\n(.+?)```", _GUIDE.read_text(encoding="utf-8"), re.DOTALL)[1]
 # Random models of six architectures; sentence-transformers runs them beside TensorFlow.
 ARCHITECTURES = """
 import json, sys

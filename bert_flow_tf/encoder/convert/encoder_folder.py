@@ -4,14 +4,13 @@ import os
 import pathlib
 from typing import Any
 
-import msgspec
 import numpy as np
 import safetensors.numpy
 
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
-from bert_flow_tf.encoder.weights import LAYER_NORM_EPS, EncoderRecord, Pretrained
+from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, hugging_face_config
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
 
@@ -28,17 +27,12 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
 
 
 def write_encoder(folder: pathlib.Path, bert: Pretrained, modules: list[Module] | None = None, **config: Any) -> None:
-    """Write an encoder's files.
+    """Write an encoder's files; `config` are further settings of `config.json`.
 
-    Args:
-      modules: sentence-transformers' modules after BERT; by default the pooling, if one module computes it.
-      config: further settings of `config.json`.
+    `modules` are sentence-transformers' modules after BERT, by default the pooling, if one module computes it.
     """
-    act, record = bert.config.hidden_act, bert.record
-    names = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
-    kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
-    fields = msgspec.structs.asdict(bert.config) | {"hidden_act": names.get(act, act)}
-    write_json(folder / folders.CONFIG_FILE, kind | fields | config)
+    record = bert.record
+    write_json(folder / folders.CONFIG_FILE, hugging_face_config(bert.config) | config)
     tensors = {
         hugging_face_name(name): np.ascontiguousarray(value.T if name.endswith("/kernel") else value)
         for name, value in bert.weights.items()

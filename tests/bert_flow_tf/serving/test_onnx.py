@@ -28,7 +28,10 @@ def by_onnxruntime(model, folder, sentences):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
-    return session.run(["embedding"], {name: value.numpy() for name, value in model.tokenize(sentences).items()})[0]
+    tokens = model.tokenize(sentences)
+    names = {"input_ids": "input_word_ids", "attention_mask": "input_mask", "token_type_ids": "input_type_ids"}
+    inputs = {name: tokens[ours].numpy().astype(np.int64) for name, ours in names.items()}
+    return session.run(["sentence_embedding"], inputs)[0]
 
 
 @pytest.fixture
