@@ -35,6 +35,7 @@ _GROUPS = {
     "Convert and serve": {
         "convert": "Convert encoders, runs and TF1 checkpoints.",
         "export": "Write a SavedModel, ONNX or a sentence-transformers folder.",
+        "check-served": "Compare a server's embeddings with an export's.",
     },
 }
 _EXAMPLE = "\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model"
@@ -57,7 +58,7 @@ class _Commands(click.Group):
             raise click.UsageError(
                 f"no command {name}, expected one of {', '.join(_COMMANDS)}{suggest(name, _COMMANDS)}"
             )
-        module = importlib.import_module(f"bert_flow_tf.commands.{_MODULES.get(name, name)}")
+        module = importlib.import_module(f"bert_flow_tf.commands.{_MODULES.get(name, name.replace('-', '_'))}")
         return getattr(module, name.replace("-", "_"))
 
     def main(self, *arguments: Any, **options: Any) -> Any:

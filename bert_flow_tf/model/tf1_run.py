@@ -102,6 +102,8 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
     prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
+    if rules := source.record.unlike_tf1:
+        raise UserError(f"{run}: found a tokenizer with {', '.join(rules)}, which TF1's has not")
     model = build_model(source, config.model, num_labels=config.num_labels)
     build.restore(build.checkpoint_parts(model, config.encoder_trained), prefix)
     bert = model.encoder.read_pretrained(source.record)

@@ -59,6 +59,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     flow_config: dict[str, Any] | None
     normalized: bool
     dtype: str
+    probes: dict[str, list[float]]  # embeddings of some sentences, for `bert-flow check-served`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +108,9 @@ def export_model(
         if settings.low_dim is not None:
             check_low_dim(settings.low_dim, model.encoder.embedding_size)
             model.low_dim = settings.low_dim
+        normalized = settings.normalize or model.normalizes
+        expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
+        expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
         description = Description(
             encoder_fingerprint=model.source.fingerprint,
             do_lower_case=model.source.do_lower_case,
@@ -115,8 +119,9 @@ def export_model(
             embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
             low_dim=model.low_dim,
             flow_config=flow.config.to_dict() if isinstance(flow := model.flow, Glow) else None,
-            normalized=settings.normalize or model.normalizes,
+            normalized=normalized,
             dtype=settings.dtype,
+            probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
         )
         if model.default_prompt_name and settings.format in (SAVEDMODEL, ONNX):
             prompt = model.prompts[model.default_prompt_name]
@@ -126,8 +131,6 @@ def export_model(
             found = write(model, description, folder)
             if found is None:
                 return Exported(path)
-            expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
-            expected = (tf.nn.l2_normalize(expected, axis=-1) if description.normalized else expected).numpy()
             tolerance = 1e-5 if settings.format == ONNX else 1e-4
             if isinstance(model.flow, AffineMap):
                 # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its columns.

@@ -16,6 +16,7 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
+from bert_flow_tf.serving.formats import DESCRIPTION_FILE
 
 
 def write_savedmodel(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray:
@@ -39,7 +40,7 @@ def write_savedmodel(model: EmbeddingModel, description: Description, folder: pa
         module.vocabulary = tf.saved_model.Asset(str(vocabulary))
         tf.saved_model.save(module, str(folder), signatures=signatures, options=options)
     (folder / "assets.extra").mkdir()
-    write_json(folder / "assets.extra" / "config.json", description)
+    write_json(folder / "assets.extra" / DESCRIPTION_FILE, description)
     try:
         signatures = tf.saved_model.load(str(folder)).signatures
         found = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()

@@ -20,7 +20,6 @@ from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
-from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json
@@ -99,9 +98,8 @@ def pretrain(
 def _write_encoder(
     out: pathlib.Path, encoder: SentenceEncoder, source: EncoderSource, results: TrainingResults
 ) -> None:
-    record = EncoderRecord(
-        kind=MASKED_LM,
-        do_lower_case=source.do_lower_case,
+    record = source.record.with_origin(
+        MASKED_LM,
         started_from=source.fingerprint,
         training=results.model.encoder.fine_tuning,
         dev_losses=results.dev_losses,

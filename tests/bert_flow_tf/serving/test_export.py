@@ -145,7 +145,7 @@ def test_a_damaged_savedmodel_is_named_and_removed(sts_model, sts_version, tmp_p
 
 def test_folder_holds_a_description_and_no_paths(sts_model, sts_version):
     assert (sts_version / "assets" / "vocab.txt").read_text().split("\n")[5] == "w0"
-    description = json.loads((sts_version / "assets.extra" / "config.json").read_text())
+    description = json.loads((sts_version / "assets.extra" / "export.json").read_text())
     assert description["encoder_fingerprint"] == sts_model.source.fingerprint
     assert (description["sentence_embedding_type"], description["max_seq_length"]) == ("avg-last-2", 8)
     assert description["flow_config"]["n_levels"] == 3

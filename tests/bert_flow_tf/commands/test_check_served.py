@@ -1,0 +1,68 @@
+"""check-served compares a server of an export with the export."""
+
+import contextlib
+import functools
+import http.server
+import json
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.refusals import bert_flow, refused, succeeds
+
+
+class _Serving(http.server.BaseHTTPRequestHandler):
+    """Run an exported SavedModel with the requests and answers of three kinds of servers."""
+
+    model: tf.Module
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        kind = self.path.rpartition("/")[2]
+        texts = {"embed": request.get("inputs"), "embeddings": request.get("input")}.get(kind)
+        rows = self.model(tf.constant(texts or request["inputs"]["sentences"])).numpy().tolist()
+        numbered = [{"index": i, "embedding": row} for i, row in enumerate(rows)][::-1]
+        answer = {"embed": rows, "embeddings": {"data": numbered}}.get(kind, {"outputs": rows})
+        self.send_response(200 if self.path != "/v1/models/other:predict" else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def server(folder, change=lambda z: z):
+    model = tf.saved_model.load(str(folder))
+    handler = type("Handler", (_Serving,), {"model": staticmethod(lambda texts: change(model(texts)))})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{found.server_port}"
+        finally:
+            found.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("path", ["v1/models/stsb", "v1/models/stsb:predict", "v1/embeddings", "embed"])
+def test_a_right_server_passes_and_a_wrong_one_fails(sts_version, path):
+    with server(sts_version) as url:
+        assert "5 sentences" in succeeds("check-served", f"{url}/{path}", "--export", sts_version)
+    matrix = tf.constant(np.random.default_rng(0).normal(size=[32, 32]), tf.float32)
+    for wrong in (functools.partial(tf.matmul, b=matrix), lambda z: 1.01 * z, lambda z: z * np.nan):
+        with server(sts_version, wrong) as url:
+            outcome = bert_flow("check-served", f"{url}/{path}", "--export", sts_version)
+            assert (outcome.exit_code, "the server gives other embeddings" in outcome.output) == (1, True)
+
+
+def test_mistakes_are_named(sts_version, tmp_path):
+    with server(sts_version) as url:
+        assert "404 Not Found" in refused("check-served", f"{url}/v1/models/other", "--export", sts_version)
+        line = refused("check-served", url, "--export", tmp_path)
+        assert line.startswith(f"{tmp_path}/export.json: no such file")
+    assert "cannot be read as a server of embeddings" in refused("check-served", f"{url}/embed", "--export", sts_version)
+    with server(sts_version, lambda z: z[:, :3]) as url:
+        assert "found embeddings of shape [5, 3]" in refused("check-served", f"{url}/embed", "--export", sts_version)
