@@ -53,7 +53,7 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
     "pooling": click.option(
         "--pooling", metavar="NAME", help="avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]"
     ),
-    "max_seq_length": length_option("the encoder's, or 64"),
+    "max_seq_length": length_option("the encoder's, at most 256"),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 

@@ -1,0 +1,35 @@
+"""The snippets of docs/vectors.md run and agree."""
+
+import pathlib
+import re
+import shlex
+
+import numpy as np
+
+from bert_flow_tf import BertFlow
+from tests.bert_flow_tf import small_runs
+from tests.refusals import succeeds
+
+_PAGE = (pathlib.Path(__file__).parents[1] / "docs" / "vectors.md").read_text(encoding="utf-8")
+_SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
+
+
+def test_both_libraries_find_the_nearest(documented_encoder_dir, require, tmp_path, monkeypatch):
+    require("faiss")
+    require("hnswlib")
+    assert list(_SNIPPETS) == ["faiss", "hnswlib", "folder", "parquet"]
+    monkeypatch.chdir(tmp_path)
+    small_runs.write_sentences(tmp_path / "sentences.txt", 100)
+    sentences = (tmp_path / "sentences.txt").read_text().splitlines()
+    BertFlow.from_hub(documented_encoder_dir).save("my_model")
+    names = {"sentences": sentences}
+    exec(_SNIPPETS["faiss"], names)
+    expected = names["model"].similarity("A boat.", sentences)[0]
+    np.testing.assert_allclose(names["cosines"][0], np.sort(expected)[::-1][:3], atol=1e-6)
+    exec(_SNIPPETS["hnswlib"], names)
+    np.testing.assert_allclose(1 - names["distances"][0], names["cosines"][0], atol=1e-5)
+    succeeds(*shlex.split(_SNIPPETS["folder"])[1:])
+    exec(_SNIPPETS["parquet"], names)
+    index = names["index"]
+    assert index.ntotal == 2 * len(sentences)
+    np.testing.assert_allclose(index.reconstruct_n(len(sentences), len(sentences)), names["vectors"], atol=1e-6)
