@@ -63,6 +63,8 @@ def test_mistakes_are_named(sts_version, tmp_path):
         assert "404 Not Found" in refused("check-served", f"{url}/v1/models/other", "--export", sts_version)
         line = refused("check-served", url, "--export", tmp_path)
         assert line.startswith(f"{tmp_path}/export.json: no such file")
-    assert "cannot be read as a server of embeddings" in refused("check-served", f"{url}/embed", "--export", sts_version)
+    assert "cannot be read as a server of embeddings" in refused(
+        "check-served", f"{url}/embed", "--export", sts_version
+    )
     with server(sts_version, lambda z: z[:, :3]) as url:
         assert "found embeddings of shape [5, 3]" in refused("check-served", f"{url}/embed", "--export", sts_version)
