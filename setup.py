@@ -82,7 +82,7 @@ setup(
         "models": ["tf-models-official~=2.20.0"],
         "words": ["wordfreq"],
         # For `calibrate` and `fit --sentence_transformer`; no earlier version was tried.
-        "sentence-transformers": ["sentence-transformers>=6"],
+        "sentence-transformers": ["sentence-transformers>=6", "torch"],
         "faiss": ["faiss-cpu"],
         # For `bert_flow_tf.mteb_model`.
         "mteb": ["mteb>=2"],

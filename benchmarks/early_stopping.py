@@ -7,6 +7,7 @@ learns a flow on sentences of STS-B's training split and prints Spearman × 100 
 
 import argparse
 import itertools
+import math
 import pathlib
 import random
 import sys
@@ -18,7 +19,6 @@ from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import TASKS, read_split
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.protocols import cosines, spearman
-from bert_flow_tf.training.fitting import default_epochs
 
 
 def main() -> None:
@@ -44,7 +44,8 @@ def main() -> None:
             assert model.record.flow is not None and model.history_ is not None  # `fit` has set both
             ours = model.after_flow(u), model.after_flow(v)
             steps.append(len(model.history_.losses))
-            epochs = default_epochs(64, model.record.flow.training.settings["sentences"])
+            # As many as `fit` would take at most, but without an end by held-out sentences.
+            epochs = float(max(1, math.ceil(300 * 64 / int(model.record.flow.training.settings["sentences"]))))
             model.fit(learned, seed=seed, epochs=epochs, show_progress_bar=False)
             sides = ((u, v), (model.after_flow(u), model.after_flow(v)), ours)
             scores.append([100 * spearman(cosines(*both, "dev"), dev.labels) for both in sides])

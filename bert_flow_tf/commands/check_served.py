@@ -23,7 +23,7 @@ class _Description(msgspec.Struct):
     probes: dict[str, list[float]]
 
 
-@click.command(epilog="\b\nbert-flow check-served http://localhost:8501/v1/models/stsb --export exported/stsb/1")
+@click.command(epilog="\b\nbert-flow check-served --export exported/stsb/1 http://localhost:8501/v1/models/stsb")
 @click.argument("url")
 @click.option("--export", "folder", required=True, metavar="DIR", help="Folder of the export, or of its version.")
 @click.option("--name", metavar="NAME", help="Model's name, for an address that ends in /embeddings.")

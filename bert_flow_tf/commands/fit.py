@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
 @opt.model_options("bert_hub", required=False)
-@click.option("--sentence_transformer", metavar="NAME|DIR", help="A model of sentence-transformers, of any kind.")
+@click.option("--sentence_transformer", metavar="NAME", help="Any sentence-transformers model.")
 @opt.sentence_options(required=False)
-@click.option("--embeddings", metavar="DIR|FILE", help="Folder that encode-folder wrote, or .npy of any encoder.")
+@click.option("--embeddings", metavar="PATH", help="Folder of encode-folder, or any .npy.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")
+@click.option("--pairs", metavar="FILE.tsv", help="Two sentences and a score per line.")
 @opt.setting_options(FitSettings)
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
@@ -42,8 +42,7 @@ def fit(
 ) -> None:
     """Learn a flow on sentences and save it with its encoder.
 
-    The encoder does not change. If the sentences do not fit into memory, pass --embeddings, a folder that `bert-flow
-    encode-folder --bert_hub …` wrote. For --sentence_transformer and .npy, only the calibration is saved.
+    The encoder does not change; --pairs judges the flow. Without --bert_hub, only the calibration is saved.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     is_array = embeddings is not None and embeddings.endswith(".npy")

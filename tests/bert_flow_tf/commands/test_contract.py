@@ -27,6 +27,7 @@ COMMANDS = {
     "analyze words": ("--out folder --model", "folder"),
     "analyze isotropy": ("--bert_hub demo --out folder --glue_dir", "folder"),
     "calibrate": ("--bert_hub demo --out file.json --glue_dir", "file.json"),
+    "check-served": ("http://127.0.0.1:9/embed --export", None),
     "convert": ("--out folder --tf1_checkpoint", "folder"),
     "encode": ("--bert_hub demo --out file.npy --input", "file.npy"),
     "encode-folder": ("--bert_hub demo --out folder --input", None),
