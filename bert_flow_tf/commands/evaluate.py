@@ -35,9 +35,8 @@ def evaluate(
 ) -> None:
     """Score embeddings on tasks by Spearman, AUC or accuracy, times 100.
 
-    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp. With the prefix tfds:glue/, stsb, mrpc, qnli and qqp come
-    from TensorFlow Datasets. With the prefix senteval:, mr, cr, subj, mpqa, sst2, trec, mrpc and sicke are classified
-    by a logistic regression in 10 folds.
+    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp. With the prefix senteval:, mr, cr, subj, mpqa, sst2,
+    trec, mrpc and sicke are classified by a logistic regression in 10 folds.
 
     sts12 to sts16 have several sets: wmean is the mean over them weighted by size, mean is the plain mean, and all is
     the correlation of all pairs. A model with a flow is also scored without it; a fall of more than 0.5 is marked.

@@ -5,7 +5,7 @@ import pathlib
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list
-from bert_flow_tf.commands.outputs import lock_output
+from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.errors import UserError
 
 
@@ -22,7 +22,7 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
     SentEval and become STS-12/full.txt, …, which hold the pairs with a gold score. GLUE has no test labels of STS-B: to
     score that split, put sts-test.csv of the STS Benchmark into the folder STS-B.
     """
-    from bert_flow_tf.data.datasets import DATASETS, check_folder, write_dataset, write_task
+    from bert_flow_tf.data.datasets import DATASETS, PREPARED_FOLDER, write_dataset, write_task
     from bert_flow_tf.data.scored_tasks import read_task, task_key
     from bert_flow_tf.data.senteval import SUBSETS
     from bert_flow_tf.data.tasks import TASKS, concatenate
@@ -36,8 +36,7 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
             raise UserError(f"--data: found {given}, expected some of sts12 to sts16, sts12-16, {known}")
         directory = f"STS-{'12-16' if len(keys) > 1 else name[3:]}" if keys else DATASETS[name].directory
         folders[name] = pathlib.Path(out, directory)
-        lock_output(folders[name], f"--out={out}")
-        check_folder(folders[name], f"--out={out}", overwrite)
+        locked_folder(folders[name], PREPARED_FOLDER, overwrite=overwrite)
         tasks[name] = [read_task(key, senteval_dir=senteval_dir) for key in keys]
     for name, folder in folders.items():
         parts = [part for task in tasks[name] for part in task.parts.values()]

@@ -10,6 +10,7 @@ from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_li
 from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import output_folder
 from bert_flow_tf.results.paper import PRESETS
 from bert_flow_tf.results.records import REPRODUCTION_FILE, Reproduction
 from bert_flow_tf.runs.record import made_by
@@ -62,7 +63,7 @@ def reproduce(
         check_handle(encoder[name], name)
     path = pathlib.Path(out, REPRODUCTION_FILE)
     lock_output(path, f"--out={out}")
-    from bert_flow_tf.data.datasets import check_folder, write_task
+    from bert_flow_tf.data.datasets import PREPARED_FOLDER, write_task
     from bert_flow_tf.data.scored_tasks import read_task
     from bert_flow_tf.data.senteval import SUBSETS
     from bert_flow_tf.data.tasks import TASKS, concatenate
@@ -81,7 +82,7 @@ def reproduce(
             if "flow-train" in rows:
                 raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
             folder = folders[task.name] = pathlib.Path(out, "data", task.title)
-            check_folder(folder, "--out", overwrite=True)
+            output_folder(folder, PREPARED_FOLDER, overwrite=True, flag=f"--out={out}: {folder}")
             write_task(folder, TASKS["sts-12"], {"train": concatenate([*task.parts.values()])}, task.source)
     stages: list[Stage] = []
     scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}

@@ -9,13 +9,11 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-import msgspec
-
 from bert_flow_tf.data.pair_files import Examples, FileLayout
 from bert_flow_tf.data.tasks import SNLI, SPLITS, TASKS, Task
 from bert_flow_tf.errors import pip_install
-from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.atomic import FolderKind, new_folder
+from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.reading import reading
 
 # A data set's columns and class ids are those of Hugging Face's exports, which `Task.parse` knows.
@@ -27,12 +25,10 @@ DATASETS = {
     "tfds:glue/mnli": TASKS["mnli"],
     "tfds:snli": SNLI,
 }
-# `--overwrite` replaces only folders with this file, which names the data set.
 MARKER_FILE = "prepared.json"
-
-
-class _Marker(msgspec.Struct):
-    files: dict[str, int]
+# A folder with another file, such as sts-test.csv, is not replaced.
+_FILES = ("train.tsv", "dev*.tsv", "test*.tsv", "full.txt", "msr_paraphrase_test.txt", MARKER_FILE)
+PREPARED_FOLDER = FolderKind("a prepared folder", MARKER_FILE, _FILES)
 
 
 def read_dataset(name: str, split: str) -> Examples:
@@ -54,15 +50,6 @@ def read_dataset(name: str, split: str) -> Examples:
     rows = [row for row in rows if row["label"] != -1 or not has_labels]
     cells = [[one.decode() if isinstance(one, bytes) else str(one.item()) for one in row.values()] for row in rows]
     return task.parse([list(rows[0]), *cells], f"{name}, {part}", task.files["train" if has_labels else "test"])
-
-
-def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
-    """Raise `UserError` if the folder exists and may not be replaced."""
-    marker, names = folder / MARKER_FILE, [MARKER_FILE]
-    if marker.is_file():
-        names += read_json(marker, _Marker, expected="a prepared folder's list", versioned=False).files
-    kind = FolderKind("a prepared folder", MARKER_FILE, names)
-    output_folder(folder, kind, overwrite=overwrite, flag=f"{flag}: {folder}")
 
 
 def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
@@ -89,11 +76,11 @@ def _rows(task: Task, layout: FileLayout, examples: Examples) -> list[list[str]]
     """Return rows of cells, the header first; unused cells are "-"."""
     names = task.label_names
     labels = [names[int(label)] if names else f"{label:g}" for label in examples.labels]
-    values = [] if layout.header is None else [layout.header]
-    values += zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
-    rows = [["-"] * layout.min_columns for _ in values]
-    for row, cells in zip(rows, values, strict=True):
+    rows = []
+    for cells in (layout.header or (), *zip(examples.sentences_a, examples.sentences_b, labels, strict=True)):
+        row = ["-"] * layout.min_columns
         # zip drops the labels if the layout has no column for them.
         for column, cell in zip(layout.columns, cells, strict=False):
             row[column] = cell
-    return rows
+        rows.append(row)
+    return rows if layout.header else rows[1:]

@@ -9,7 +9,7 @@ import os
 import pathlib
 from collections.abc import Mapping
 
-from bert_flow_tf.data import datasets, senteval, tasks
+from bert_flow_tf.data import senteval, tasks
 from bert_flow_tf.data.pair_files import Examples
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 
@@ -25,7 +25,7 @@ class ScoredTask:
       name: lower case, as in `bert-flow evaluate --tasks`.
       title: the paper's name.
       metric: "spearman" (with Pearson's correlation) or "auc" of the cosines, or "accuracy" of a classifier.
-      split, source: name of the scored split, and of its folder or dataset.
+      split, source: name of the scored split, and of its folder.
       parts: examples by name. For a similarity: the sub-sets, with gold scores; a task without sub-sets has
         one of its own name. For a classifier: `train`, `test` and perhaps `dev`; only `all` with cross-validation.
     """
@@ -56,13 +56,13 @@ def read_task(
     """Read a task with its gold scores or classes.
 
     Args:
-      name: a task of `senteval.TASKS`, or a scored one of `tasks.TASKS` or `datasets.DATASETS`; `STS-B` or `stsb`.
+      name: a task of `senteval.TASKS`, or a scored one of `tasks.TASKS`; `STS-B` or `stsb`.
       glue_dir, senteval_dir: folders that hold the tasks' folders, such as `STS-B`, and `STS` or `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public.
     """
     key = task_key(name)
     glue = {task_key(task.name): task for task in tasks.TASKS.values() if task.files["dev"].label_column is not None}
-    scored = senteval.TASKS | {one: task for one, task in (glue | datasets.DATASETS).items() if task.is_regression}
+    scored = senteval.TASKS | {one: task for one, task in glue.items() if task.is_regression}
     if key not in scored:
         expected = f"{', '.join(scored)}{suggest(name, scored)}"
         raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {expected}")
@@ -72,11 +72,6 @@ def read_task(
             raise ArgumentError(f"split: found {split} for {name}, expected test or none, because SentEval fixes it")
         folder, split = senteval.find_folder(senteval_dir, task), "all" if "all" in task.files else "test"
         source, parts = str(folder), {part: senteval.read_part(task, folder, part) for part in task.files}
-    elif key in datasets.DATASETS:
-        split, source = split or "dev", key
-        parts = {key: datasets.read_dataset(key, split)}
-        if not parts[key].has_labels:
-            raise ArgumentError(f"split: {name} has no gold scores for its split {split}; use another split")
     elif glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
     else:

@@ -13,6 +13,7 @@ The published numbers depend on some quirks of the original, so they are kept:
 """
 
 import os
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,6 @@ from bert_flow_tf.data.pair_files import Examples, FileLayout, Task, read_rows
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 
 SPLITS = ("train", "dev", "test")
-
 
 _CLASSES = ("contradiction", "entailment", "neutral")
 _NLI: dict[str, Any] = {"is_regression": False, "label_names": _CLASSES, "label_max": 1.0, "metric": "accuracy"}
@@ -88,7 +88,7 @@ def read_split(task: Task, data_dir: str | os.PathLike, split: str) -> Examples:
     `data_dir` is the task's folder; for ALLNLI, any folder beside `MNLI` and `SNLI`.
     """
     layout = task.files[split]
-    path = os.path.join(task_folder(task, data_dir), layout.name)
+    path = task_folder(task, data_dir) / layout.name
     return task.parse(read_rows(path), path, layout)
 
 
@@ -98,12 +98,10 @@ def read_train(task: Task, data_dir: str | os.PathLike, use_full_for_training: b
     For ALLNLI, all of SNLI follows the train split. `use_full_for_training` adds the task's dev and test splits (the
     paper's "target").
     """
-    parts = [read_split(task, data_dir, "train")]
-    if task.name == "allnli":
-        parts += [read_split(SNLI, data_dir, split) for split in SPLITS]
-    if use_full_for_training:
-        parts += [read_split(task, data_dir, split) for split in ("dev", "test")]
-    return concatenate(parts)
+    parts = [(task, "train")]
+    parts += [(SNLI, split) for split in SPLITS] if task.name == "allnli" else []
+    parts += [(task, "dev"), (task, "test")] if use_full_for_training else []
+    return concatenate([read_split(one, data_dir, split) for one, split in parts])
 
 
 def concatenate(parts: Sequence[Examples]) -> Examples:
@@ -120,14 +118,13 @@ def gold_scores(task: Task, glue_dir: str | os.PathLike, split: str) -> np.ndarr
     name = "gold" if split == "test" else split
     if not task.is_regression or name not in task.files or task.files[name].label_column is None:
         raise UserError(f"{task.name} has no gold scores for its {split} split; use another split or task")
-    return read_split(task, os.path.join(glue_dir, task.directory), name).labels
+    return read_split(task, pathlib.Path(glue_dir, task.directory), name).labels
 
 
-def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
-    folder = os.fspath(data_dir)
+def task_folder(task: Task, data_dir: str | os.PathLike) -> pathlib.Path:
+    folder = pathlib.Path(data_dir)
     if task.sibling is not None:
-        # If a path ended in a slash, dirname would return all of it.
-        folder = os.path.join(os.path.dirname(folder.rstrip("/")), task.sibling)
-    if not os.path.isdir(folder):
+        folder = folder.parent / task.sibling
+    if not folder.is_dir():
         raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
     return folder

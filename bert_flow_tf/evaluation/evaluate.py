@@ -20,18 +20,16 @@ from bert_flow_tf.data.pair_files import Examples
 from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.evaluation.protocols import TaskScores, cosines, score_task
 
-SEED, FOLDS = 1111, 10
+_SEED, _FOLDS = 1111, 10
 # The TF1 code uses this protocol, with SentEval's PyTorch classifier.
-ORIGINAL_FOLDS, ORIGINAL_PROTOCOL = 5, "norm 1, 5 folds"
+_ORIGINAL_FOLDS, _ORIGINAL_PROTOCOL = 5, "norm 1, 5 folds"
 # C, the inverse strength of the regularisation, is one of these; SentEval has another grid for tasks without dev.
 _GRID = tuple(2.0**t for t in range(-2, 4))
 _GRID_WITHOUT_DEV = tuple(2.0**t for t in range(-1, 6))
 
 
 def score_tasks(
-    encode: Callable[[list[str]], npt.ArrayLike],
-    tasks: Sequence[ScoredTask],
-    original_protocol: bool = False,
+    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[ScoredTask], original_protocol: bool = False
 ) -> dict[str, TaskScores]:
     """Return each task's scores by name.
 
@@ -50,23 +48,20 @@ def score_tasks(
     results = {}
     for task in tasks:
         logging.info("scoring %s", task.title)
-        is_classified = task.metric == "accuracy"
-        if is_classified and original_protocol:
-            name = f"{task.name} ({ORIGINAL_PROTOCOL})"
-            results[name] = score_transfer(task, lambda part: normalize(embeddings_of(part)), folds=ORIGINAL_FOLDS)
-        elif is_classified:
-            results[task.name] = score_transfer(task, embeddings_of)
+        if task.metric != "accuracy":
+            parts = task.parts.items()
+            sides = ((name, embeddings_of(one.sentences_a), embeddings_of(one.sentences_b)) for name, one in parts)
+            results[task.name] = score_task(task, [cosines(a, b, task.label(name)) for name, a, b in sides])
+        elif original_protocol:
+            name = f"{task.name} ({_ORIGINAL_PROTOCOL})"
+            results[name] = score_transfer(task, lambda part: normalize(embeddings_of(part)), folds=_ORIGINAL_FOLDS)
         else:
-            sides = [
-                (embeddings_of(part.sentences_a), embeddings_of(part.sentences_b), task.label(name))
-                for name, part in task.parts.items()
-            ]
-            results[task.name] = score_task(task, [cosines(*side) for side in sides])
+            results[task.name] = score_transfer(task, embeddings_of)
     return results
 
 
 def score_transfer(
-    task: ScoredTask, embeddings_of: Callable[[Sequence[str]], np.ndarray], *, folds: int = FOLDS
+    task: ScoredTask, embeddings_of: Callable[[Sequence[str]], np.ndarray], *, folds: int = _FOLDS
 ) -> TaskScores:
     """Return a classification task's scores: "accuracy", "dev_accuracy" and, for MRPC, "f1".
 
@@ -76,7 +71,7 @@ def score_transfer(
     """
     x = {name: _features(part, embeddings_of) for name, part in task.parts.items()}
     y = {name: part.labels.astype(int) for name, part in task.parts.items()}
-    split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
+    split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=_SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         if task.split == "all":
@@ -89,21 +84,15 @@ def score_transfer(
                 searches = [_search(_GRID, fold).fit(*both)]
             else:
                 searches = [_search(_GRID_WITHOUT_DEV, split).fit(x["train"], y["train"])]
-            classifier = LogisticRegression(**searches[0].best_params_, random_state=SEED)
+            classifier = LogisticRegression(**searches[0].best_params_, random_state=_SEED)
             predicted = classifier.fit(x["train"], y["train"]).predict(x["test"])
             accuracy = float(np.mean(predicted == y["test"]))
     dev = float(np.mean([one.cv_results_["mean_test_score"][one.best_index_] for one in searches]))
     scores = {"accuracy": {"all": accuracy}, "dev_accuracy": {"all": dev}}
     if task.title == "MRPC":
         scores["f1"] = {"all": float(f1_score(y["test"], predicted))}
-    return TaskScores(
-        title=task.title,
-        metric="accuracy",
-        split=task.split,
-        source=task.source,
-        pairs=len(y[task.split]),
-        by_metric=scores,
-    )
+    names = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
+    return TaskScores(**names, pairs=len(y[task.split]), by_metric=scores, subsets={})
 
 
 def _features(part: Examples, embeddings_of: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
@@ -121,4 +110,4 @@ def _search(grid: Sequence[float], folds: BaseCrossValidator) -> GridSearchCV:
         # SentEval rounds before it compares, and takes the first of equals.
         return int(np.round(results["mean_test_score"], 4).argmax())
 
-    return GridSearchCV(LogisticRegression(random_state=SEED), {"C": grid}, cv=folds, refit=best)
+    return GridSearchCV(LogisticRegression(random_state=_SEED), {"C": grid}, cv=folds, refit=best)

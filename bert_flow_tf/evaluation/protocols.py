@@ -111,15 +111,8 @@ def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScor
         values, sizes = zip(*((subset.by_metric[metric], subset.pairs) for subset in subsets.values()), strict=True)
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
         scores[metric] = means | scores[metric]
-    return TaskScores(
-        title=task.title,
-        metric=task.metric,
-        split=task.split,
-        source=task.source,
-        pairs=len(gold),
-        by_metric=scores,
-        subsets=subsets,
-    )
+    names = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
+    return TaskScores(**names, pairs=len(gold), by_metric=scores, subsets=subsets)
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:

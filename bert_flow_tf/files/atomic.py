@@ -5,13 +5,13 @@ briefly, the old folder `.NAME.replaced`. If these are links, they are not follo
 """
 
 import contextlib
-import dataclasses
 import fnmatch
 import logging
 import os
 import pathlib
 import shutil
 from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -22,8 +22,7 @@ from bert_flow_tf.files.reading import check_local
 _FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large", "requested and")
 
 
-@dataclasses.dataclass(frozen=True)
-class FolderKind:
+class FolderKind(NamedTuple):
     """A kind of folder that is written and replaced as a whole.
 
     Attributes:

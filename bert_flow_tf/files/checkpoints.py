@@ -72,13 +72,6 @@ def named_checkpoint(folder: pathlib.Path) -> str | None:
     return str(folder / found[1])
 
 
-def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
-    """Return a checkpoint's files by name, its data before its index."""
-    prefix = pathlib.Path(prefix)
-    name = re.compile(rf"{re.escape(prefix.name)}\.(data-\d+-of-\d+|index)")
-    return {path.name: path for path in sorted(prefix.parent.iterdir()) if name.fullmatch(path.name)}
-
-
 def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
     """Return the prefix of the last checkpoint `name-STEP`, or None.
 
@@ -97,7 +90,7 @@ def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remo
             prefixes = prefixes[:-1] if remove else []
     if remove and prefixes:
         for old in prefixes[:-kept]:
-            for path in checkpoint_files(old).values():
+            for path in (*folder.glob(f"{old.name}.index"), *folder.glob(f"{old.name}.data-*")):
                 path.unlink()
         from tensorflow.compat.v1 import train
 

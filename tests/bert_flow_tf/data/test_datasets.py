@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data import datasets
-from bert_flow_tf.data.scored_tasks import read_task
 from tests.refusals import user_error
 
 
@@ -76,26 +75,18 @@ def test_pairs_without_a_label_are_left_out_or_have_no_gold(serve):
     assert (examples.sentences_a, examples.labels.tolist()) == (["Ein Boot, 0.", "Ein Boot, 2."], [1, 0])
     with serve(pairs("sentence1", "sentence2", [-1.0, -1.0])):
         examples = datasets.read_dataset("tfds:glue/stsb", "test")
-        with user_error("split: tfds:glue/stsb has no gold scores for its split test"):
-            read_task("tfds:glue/stsb", split="test")
     assert (examples.labels.tolist(), examples.has_labels) == ([0, 0], False)
 
 
-def test_a_dataset_is_scored_on_its_validation_split(serve):
+def test_dev_and_test_are_the_matched_splits_of_mnli(serve):
     asked = []
-    with serve(pairs("question", "sentence", [0, 1, 0]), asked):
-        task = read_task("tfds:glue/qnli")
-    assert (task.title, task.metric, task.split, task.source) == ("QNLI", "auc", "dev", "tfds:glue/qnli")
-    np.testing.assert_array_equal(task.parts["tfds:glue/qnli"].labels, np.float64([1, 0, 1]), strict=True)
     with serve(pairs("premise", "hypothesis", [0, 1]), asked):
         for split in ("train", "dev", "test"):
             datasets.read_dataset("tfds:glue/mnli", split)
-    assert asked == ["validation", "train", "validation_matched", "test_matched"]
+    assert asked == ["train", "validation_matched", "test_matched"]
 
 
 def test_datasets_that_cannot_be_read_are_one_line(tfds, monkeypatch):
-    with user_error("tasks: unknown task 'tfds:snli'"):
-        read_task("tfds:snli")
     monkeypatch.setattr(tfds, "load", mock.Mock(side_effect=ConnectionError("no route\nto host")))
     with user_error("tfds:snli"):
         datasets.read_dataset("tfds:snli", "train")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.data import datasets, tasks
+from bert_flow_tf.files.atomic import output_folder
 from tests.refusals import user_error
 
 
@@ -24,17 +25,12 @@ def test_full_text_is_what_the_originals_processors_read(tmp_path):
 
 
 def test_only_a_prepared_folder_is_replaced(tmp_path):
-    folder, other = tmp_path / "STS-12", tmp_path / "other"
+    folder, options = tmp_path / "STS-12", {"overwrite": True, "flag": "--out"}
     datasets.write_task(folder, tasks.TASKS["sts-12"], {"train": subset(("a", "b"))}, "SentEval")
-    datasets.check_folder(folder, "--out", overwrite=True)
-    (folder / "mine.txt").touch()
-    with user_error("holds mine.txt"):
-        datasets.check_folder(folder, "--out", overwrite=True)
-    # Another program wrote this marker.
-    other.mkdir()
-    (other / "prepared.json").write_text('{"files": 3}')
-    with user_error("prepared.json: cannot be read"):
-        datasets.check_folder(other, "--out", overwrite=True)
+    output_folder(folder, datasets.PREPARED_FOLDER, **options)
+    (folder / "sts-test.csv").touch()
+    with user_error("holds sts-test.csv"):
+        output_folder(folder, datasets.PREPARED_FOLDER, **options)
 
 
 @pytest.mark.parametrize(
