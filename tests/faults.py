@@ -27,8 +27,11 @@ import tempfile
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 # Forked processes would each import them again.
 import bert_flow_tf.api
+import bert_flow_tf.calibrated
 import bert_flow_tf.serving.export
 import bert_flow_tf.training.pretrain
 import bert_flow_tf.training.train  # noqa: F401
@@ -92,6 +95,9 @@ COMMANDS: dict[str, Run] = {
     "overwrite": _siamese(_FLOW, exp_name="finished", flow_learning_rate=0.1, overwrite=True),
     "recipe": _recipe,
     "fit": _bert_flow("fit --bert_hub encoder --input sentences.txt --out model --flow_model_config small_flow.json"),
+    "fit_array": _bert_flow(
+        "fit --embeddings u.npy --out calibration --flow_model_config small_flow.json --train_batch_size 8"
+    ),
     "pretrain": _bert_flow(
         "pretrain --bert_hub encoder --text sentences.txt --out pretrained --steps 8 --num_warmup_steps 2 "
         "--train_batch_size 8 --save_checkpoints_steps 2"
@@ -115,6 +121,7 @@ def prepare() -> int:
     small_runs.write_stsb(here / "glue" / "STS-B", _WORDS, gold=True)
     small_runs.small_flow_file(here)
     small_runs.write_sentences(here / "sentences.txt", 80)
+    np.save(here / "u.npy", np.random.default_rng(0).normal(size=[80, 16]).astype(np.float32))
     status = _bert_flow("convert --tf1_checkpoint tf1 --out encoder")()
     return status or _siamese(_FLOW, exp_name="finished")()
 
