@@ -3,11 +3,10 @@
 import itertools
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-import tokenizers
 
 from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE, read_settings
 from bert_flow_tf.encoder.tokenizer import (
@@ -23,6 +22,9 @@ from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.reading import reading
+
+if TYPE_CHECKING:
+    import tokenizers
 
 # A folder's tokenizer must give our ids for these texts and for texts of its word pieces.
 _PROBES = (
@@ -49,6 +51,9 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
     Raises:
       UserError: no rules give the ids of the tokenizers library, which transformers uses.
     """
+    # An encoder folder of this project does not need the library.
+    import tokenizers
+
     path, settings_path = folder / TOKENIZER_FILE, folder / TOKENIZER_CONFIG_FILE
     settings = read_settings(settings_path)
     kind = (settings.get("tokenizer_class") or tokenizer_class or _BERT_TOKENIZERS[0]).removesuffix("Fast")
@@ -78,11 +83,14 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
     return vocab, _equal_rules(theirs, vocab, path if path.is_file() else folder / VOCAB_FILE)
 
 
-def _add_tokens(theirs: tokenizers.Tokenizer, settings: dict[str, Any], path: pathlib.Path) -> list[str]:
+def _add_tokens(theirs: "tokenizers.Tokenizer", settings: dict[str, Any], path: pathlib.Path) -> list[str]:
     """Add `tokenizer_config.json`'s tokens; return all word pieces by id."""
+    import tokenizers
+
     with reading(path.with_name(TOKENIZER_CONFIG_FILE), "a tokenizer's settings"):
-        # Older versions have added_tokens.json instead.
-        older = {i: {"content": token} for token, i in read_settings(path.with_name("added_tokens.json")).items()}
+        # Without tokenizer.json, older versions have added_tokens.json.
+        tokens = {} if path.is_file() else read_settings(path.with_name("added_tokens.json"))
+        older = {i: {"content": token} for token, i in tokens.items()}
         added = {int(i): token for i, token in (older | settings.get("added_tokens_decoder", {})).items()}
         theirs.add_tokens([tokenizers.AddedToken(**added[i]) for i in sorted(added)])
     if moved := [i for i in sorted(added) if theirs.token_to_id(added[i]["content"]) != i]:
@@ -95,7 +103,7 @@ def _add_tokens(theirs: tokenizers.Tokenizer, settings: dict[str, Any], path: pa
     return vocab
 
 
-def _equal_rules(theirs: tokenizers.Tokenizer, vocab: list[str], path: pathlib.Path) -> TextRules:
+def _equal_rules(theirs: "tokenizers.Tokenizer", vocab: list[str], path: pathlib.Path) -> TextRules:
     """Return the rules that give a tokenizer's ids; raise `UserError` if none do."""
     added = {}
     for token in theirs.get_added_tokens_decoder().values():
