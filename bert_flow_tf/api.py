@@ -1,11 +1,9 @@
 """The Python interface: encode, fit, compare, save and export."""
 
-import functools
-import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
@@ -13,15 +11,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
+from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.model.provenance import encoder_record
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, run_checkpoint
@@ -31,18 +28,14 @@ from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.training import fitting
-from glow.calibration import Calibration
-from glow.flow import Glow
-from glow.folded import FoldedFlow
 
 if TYPE_CHECKING:
     from bert_flow_tf.serving.export import Exported
 
 Sentences = str | Iterable[str]
-_NO_FLOW = "found a model without a flow, expected one (fit() learns it)"
 
 
-class BertFlow:
+class BertFlow(Embedder):
     """A sentence embedding model: tokenizer, encoder and an optional flow.
 
         model = BertFlow.from_hub("demo", pooling="avg-last-2")
@@ -81,41 +74,8 @@ class BertFlow:
         # np.dtype("float32") equals its name, but cannot be written as JSON.
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
-        self.source = source
-        self.sentence_embedding_type = record.pooling
-        self._max_seq_length = record.max_seq_length
-        self.encoder_trained = encoder_trained
-        self.tokenizer = source.tokenizer()
-        self.encoder = model.encoder
-        self.dtype = dtype
-        self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
+        super().__init__(model, source, record=record, encoder_trained=encoder_trained, dtype=dtype)
         self.history_: fitting.History | None = None
-        self.prompts, self.default_prompt_name = source.record.prompts, source.record.default_prompt_name
-        self.similarity_fn_name = source.record.similarity_fn_name
-        self._set_model(model, record)
-
-    def _set_model(self, model: SiameseBertFlow, record: Model) -> None:
-        self.record = record
-        self.flow = model.flow
-        self.low_dim = model.low_dim
-        self.embedding_size = model.output_size
-        self._make_batchers()
-
-    def _make_batchers(self) -> None:
-        flow = self.flow
-        folded = None if flow is None else flow.folded()
-        batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
-        self._embedding_batcher = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
-        self._log_prob_batcher = batcher(
-            lambda tokens: self._require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
-        )
-        # Set this last, because another thread may check it and then use the batchers.
-        self._folded = folded
-
-    def _current_batcher(self) -> SentenceBatcher:
-        if self._folded is not None and not self._folded.is_current():
-            self._make_batchers()
-        return self._embedding_batcher
 
     @classmethod
     def from_hub(
@@ -182,20 +142,6 @@ class BertFlow:
 
     load = from_pretrained
 
-    @property
-    def max_seq_length(self) -> int:
-        """The most word pieces per sentence; longer sentences are cut. Settable."""
-        return self._max_seq_length
-
-    @max_seq_length.setter
-    def max_seq_length(self, value: int) -> None:
-        largest = self.encoder.max_seq_length or sys.maxsize
-        if isinstance(value, bool) or not isinstance(value, int) or not 3 <= value <= largest:
-            raise ArgumentError(f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}")
-        self._max_seq_length = value
-        self.record = msgspec.structs.replace(self.record, max_seq_length=value)
-        self._make_batchers()
-
     def get_max_seq_length(self) -> int:
         return self.max_seq_length
 
@@ -204,10 +150,6 @@ class BertFlow:
 
     get_sentence_embedding_dimension = get_embedding_dimension
 
-    def tokenize(self, sentences: Sequence[str]) -> dict[str, tf.Tensor]:
-        """Return a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t]."""
-        return self.tokenizer(tf.constant(sentence_list(sentences), tf.string), self.max_seq_length)
-
     def __repr__(self) -> str:
         learned = self.record.flow
         flow = "no flow" if learned is None else learned.method
@@ -215,40 +157,6 @@ class BertFlow:
             flow = f"a flow of {learned.config.n_levels} levels of {learned.config.depth} steps"
         given = f"pooling={self.sentence_embedding_type!r}, max_seq_length={self.max_seq_length}, dtype={self.dtype!r}"
         return f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
-
-    def __copy__(self) -> "BertFlow":
-        """Return another model that shares encoder and flow."""
-        copied = object.__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        # The old batchers would keep using the old model's flow.
-        copied._make_batchers()
-        return copied
-
-    @property
-    def fingerprint(self) -> str:
-        """A SHA-256 of everything that the embeddings depend on."""
-        return self._fingerprint(self.flow, self.low_dim)
-
-    def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
-        description = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
-        config = None if flow is None or self.record.flow is None else self.record.flow.config
-        digest = hashlib.sha256(msgspec.json.encode([*description, config, *filter(None, [self._prompt()])]))
-        encoder = self.encoder.variables_by_name if self.encoder_trained else {}
-        for variables in (encoder, {} if flow is None else flow.variables_by_path):
-            for name, array in sorted((name, variable.numpy()) for name, variable in variables.items()):
-                digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes())
-        return digest.hexdigest()
-
-    def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
-        """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
-        u = self.cast_encoder.embed(tokens)
-        z = u if self.flow is None else (folded or self.flow.forward)(u)
-        return reduce_dimension(z, self.low_dim)
-
-    def embed(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Return embeddings of a string tensor [n]; for graphs, such as `tf.data`."""
-        embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
-        return tf.ensure_shape(embeddings, [None, self.embedding_size])
 
     @overload
     def encode(self, sentences: Sentences, *, convert_to_tensor: Literal[True], **options: Any) -> tf.Tensor: ...
@@ -330,16 +238,6 @@ class BertFlow:
             return tf.constant(result)
         return result if convert_to_numpy else [tf.constant(one) for one in found]
 
-    @property
-    def normalizes(self) -> bool:
-        """True if `encode` gives norm 1: without a flow, with an encoder's own pooling and last module `Normalize`."""
-        record = self.source.record
-        return self.flow is None and record.normalize and record.pooling == self.sentence_embedding_type
-
-    def _prompt(self, name: str | None = None) -> str:
-        """Return the prompt of a name, by default of `default_prompt_name`."""
-        return self.prompts.get(name or self.default_prompt_name or "", "")
-
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "query", if there is one."""
         return self._encode_with(("query",), sentences, options)
@@ -352,26 +250,6 @@ class BertFlow:
         if options.get("prompt_name") is None and options.get("prompt") is None:
             options["prompt"] = next((self.prompts[name] for name in names if name in self.prompts), "")
         return self.encode(sentences, **options)
-
-    def encode_parts(
-        self,
-        sentences: Iterable[str],
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        normalize_embeddings: bool | None = None,
-    ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
-
-        Memory holds one list at a time. Without `normalize_embeddings`, the encoder's own setting holds. Raises
-        `UserError` as `encode` does.
-        """
-        normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
-        run, prompt = self._current_batcher().encode_parts, self._prompt()
-        if prompt:
-            sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
-        for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
-            found = tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalizes else embeddings
-            yield [one[len(prompt) :] for one in part], found
 
     @suggesting_arguments
     def encode_dataset(
@@ -422,12 +300,6 @@ class BertFlow:
         flow = self._require_flow("bits_per_dim")
         return self.log_prob(sentences, **options) / (-flow.event_size * np.log(2.0))
 
-    def after_flow(self, u: np.ndarray) -> np.ndarray:
-        """Apply the flow to embeddings of `encode_pooled`, float32 [n, D]."""
-        if self.flow is None:
-            raise UserError(f"after_flow: {_NO_FLOW}")
-        return reduce_dimension(self.flow.forward(u), self.low_dim).numpy()
-
     def inverse(self, z: Any) -> np.ndarray:
         """Return the embeddings before the flow, float32 [n, D] or [D]."""
         flow = self._require_flow("inverse")
@@ -441,11 +313,6 @@ class BertFlow:
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
         return self._require_flow("sample").sample(n, seed).numpy()
-
-    def _require_flow(self, what: str) -> Glow:
-        if not isinstance(self.flow, Glow):
-            raise UserError(f"{what}: {_NO_FLOW}")
-        return self.flow
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Return the cosines, float32 [n, m], of sentences or embeddings.
@@ -537,15 +404,6 @@ class BertFlow:
         self._set_model(SiameseBertFlow(self.encoder, fitted.calibration, low_dim=self.low_dim), record)
         self.history_ = fitted.history
         return self
-
-    def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
-        """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
-        texts = [self._prompt() + sentence for sentence in sentences]
-        pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length)
-        if dropout_seed is None:
-            return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length)
-        batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
-        return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
     @suggesting_arguments
     def fit_dataset(

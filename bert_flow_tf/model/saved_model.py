@@ -6,8 +6,7 @@ variables by path, `bert_flow.json` the configuration, `README.md` the model car
 
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,45 +21,13 @@ from bert_flow_tf.runs.record import EncoderFiles, Model, Result, Training, is_r
 
 # Importing these modules would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from bert_flow_tf.encoder.layer import SentenceEncoder
     from bert_flow_tf.encoder.source import EncoderSource
-    from bert_flow_tf.encoder.tokenizer import Tokenizer
+    from bert_flow_tf.model.embedder import Embedder
     from bert_flow_tf.model.siamese import SiameseBertFlow
-    from glow.affine import AffineMap
-    from glow.flow import Glow
 
 ENCODER, MODEL_FILE, FLOW_FILE, CARD_FILE = "encoder", "bert_flow.json", "flow.npz", "README.md"
 SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE))
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
-
-
-class EmbeddingModel(Protocol):
-    """A tokenizer, an encoder and perhaps a flow, as in `api.BertFlow`."""
-
-    record: Model
-    source: "EncoderSource"
-    encoder: "SentenceEncoder"  # in float32
-    cast_encoder: "SentenceEncoder"  # in the model's `dtype`, for `embed_tokens`
-    encoder_trained: bool  # True if the encoder's weights differ from `source`
-    tokenizer: "Tokenizer"
-    flow: "Glow | AffineMap | None"
-    low_dim: int
-    embedding_size: int
-    max_seq_length: int  # in word pieces, [CLS] and [SEP] included
-    sentence_embedding_type: str
-    similarity_fn_name: str
-    prompts: dict[str, str]
-    default_prompt_name: str | None
-
-    @property
-    def normalizes(self) -> bool: ...
-    @property
-    def fingerprint(self) -> str: ...
-    def tokenize(self, sentences: Sequence[str]) -> dict[str, "tf.Tensor"]: ...
-    def encode_parts(self, *arguments: Any) -> Iterator[tuple[list[str], np.ndarray]]: ...
-    def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor": ...
 
 
 class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
@@ -87,7 +54,7 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
     return folder
 
 
-def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+def save(bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
     """Write a model's folder, or nothing after an error; return its path."""
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
         (folder / ENCODER).mkdir()
@@ -104,7 +71,7 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
     return pathlib.Path(path)
 
 
-def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> str:
+def _write_encoder(bert_flow: "Embedder", folder: pathlib.Path) -> str:
     """Write an encoder folder; return the encoder's fingerprint."""
     # Importing these loads TensorFlow, which takes seconds.
     from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
@@ -131,7 +98,7 @@ def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> str:
     return bert.fingerprint
 
 
-def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
+def push_to_hub(bert_flow: "Embedder", repo_id: str, **options: Any) -> str:
     """Upload `save`'s folder to the Hugging Face Hub; return the commit's URL.
 
     `options` are passed to `huggingface_hub.ModelHubMixin.push_to_hub`: `private`, `token`, `commit_message`, …
@@ -163,7 +130,7 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
     return ModelCard.from_template(data, template_path=template, trainings=trainings, **values).content
 
 
-def _record(bert_flow: EmbeddingModel, fingerprint: str) -> Model:
+def _record(bert_flow: "Embedder", fingerprint: str) -> Model:
     """Return the model's record, with names instead of paths."""
     encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle

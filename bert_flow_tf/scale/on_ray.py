@@ -7,15 +7,17 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.runs.settings import PartSettings
 from bert_flow_tf.scale.shards import Engine, Shard
+
+if TYPE_CHECKING:
+    from bert_flow_tf.model.embedder import Embedder
 
 _RETRIES = 3  # retries of a shard whose worker died
 _NODE_CHECK_SECONDS = 10
@@ -38,7 +40,7 @@ _ADDRESS_VARIABLES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connec
 class _Worker:
     """An actor that loads the model at its first call."""
 
-    def __init__(self, load: Callable[[], EmbeddingModel], folder: AnyPath, settings: PartSettings, cwd: str) -> None:
+    def __init__(self, load: "Callable[[], Embedder]", folder: AnyPath, settings: PartSettings, cwd: str) -> None:
         os.chdir(cwd)
         self._load = functools.cache(lambda: Engine(load(), folder, settings))
 
@@ -60,7 +62,7 @@ class RayEngine(Engine):
     """
 
     def __init__(
-        self, load: Callable[[], EmbeddingModel], folder: AnyPath, settings: PartSettings, *, workers: int, threads: int
+        self, load: "Callable[[], Embedder]", folder: AnyPath, settings: PartSettings, *, workers: int, threads: int
     ) -> None:
         import ray
 

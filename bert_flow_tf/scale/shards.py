@@ -21,11 +21,12 @@ from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, read_json, write_json
 from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.files.sentence_files import input_format, read_tables
-from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.runs.settings import PartSettings
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from bert_flow_tf.model.embedder import Embedder
 
 
 # Readers of Parquet folders ignore names that begin with an underscore.
@@ -159,7 +160,7 @@ class Shard(NamedTuple):
 class Engine:
     """Embed shards in this process."""
 
-    def __init__(self, model: EmbeddingModel, folder: AnyPath, settings: PartSettings) -> None:
+    def __init__(self, model: "Embedder", folder: AnyPath, settings: PartSettings) -> None:
         self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
         self._model, self._folder, self._settings = model, pathlib.Path(folder), settings
 

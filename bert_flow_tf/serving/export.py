@@ -18,7 +18,7 @@ import tensorflow as tf
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.model.saved_model import EmbeddingModel
+from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, ExportSettings, export_path
 from glow.affine import AffineMap
@@ -79,7 +79,7 @@ class Exported:
 
 
 def export_model(
-    model: EmbeddingModel, out_dir: str | os.PathLike, settings: ExportSettings, *, overwrite: bool = False
+    model: Embedder, out_dir: str | os.PathLike, settings: ExportSettings, *, overwrite: bool = False
 ) -> Exported:
     """Write a model for other programs, and check the written files.
 

@@ -11,7 +11,7 @@ from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.encoder.weights import hugging_face_config
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.saved_model import EmbeddingModel
+from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
@@ -21,7 +21,7 @@ _OPSET = 18
 _INPUTS, _OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "sentence_embedding"
 
 
-def write_onnx(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray | None:
+def write_onnx(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray | None:
     """Write the folder; return onnxruntime's embeddings, None without it.
 
     `model.onnx` maps `input_ids`, `attention_mask` and `token_type_ids`, int64 [n, t], to `sentence_embedding`, float32

@@ -12,7 +12,7 @@ from bert_flow_tf.encoder.convert.folders import SENTENCE_SETTINGS, WEIGHTS_FILE
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.saved_model import EmbeddingModel
+from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE
 from glow.folded import DenseLayer
@@ -20,7 +20,7 @@ from glow.folded import DenseLayer
 _REDUCERS = {masked_mean: "mean", first_token: "cls"}
 
 
-def write_sentence_transformers(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray:
+def write_sentence_transformers(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
     """Write the folder; return the embeddings that its layers give.
 
     `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`, the pooling, the flow
@@ -56,7 +56,7 @@ def _unsupported(what: str) -> ArgumentError:
     return ArgumentError(f"format: sentence-transformers has no module for {what}, expected savedmodel or onnx")
 
 
-def _pooling_modules(model: EmbeddingModel, weights: Mapping[str, np.ndarray]) -> list[Module]:
+def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list[Module]:
     encoder, name = model.encoder, model.sentence_embedding_type
     pooling, layers, width = encoder.pooling, encoder.num_layers, encoder.hidden_size
     if not pooling.layers:
@@ -79,7 +79,7 @@ def _pool(width: int, mode: str) -> Module:
     return "Pooling", {"word_embedding_dimension": width, **settings}, {}
 
 
-def _flow_layers(model: EmbeddingModel) -> list[DenseLayer]:
+def _flow_layers(model: Embedder) -> list[DenseLayer]:
     flow, size, low_dim = model.flow, model.encoder.embedding_size, model.low_dim
     try:
         layers = [] if flow is None else flow.dense_layers()

@@ -13,13 +13,13 @@ from tensorflow_serving.apis import prediction_log_pb2
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.saved_model import EmbeddingModel
+from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE
 
 
-def write_savedmodel(model: EmbeddingModel, description: Description, folder: pathlib.Path) -> np.ndarray:
+def write_savedmodel(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
     """Write a version's folder; return the embeddings of the reloaded SavedModel.
 
     Raises:
@@ -88,7 +88,7 @@ class ServedBertFlow(tf.Module):
     changes embeddings only by rounding.
     """
 
-    def __init__(self, model: EmbeddingModel, description: Description) -> None:
+    def __init__(self, model: Embedder, description: Description) -> None:
         super().__init__(name="bert_flow")
         self.tokenizer = model.tokenizer
         encoder, flow = model.encoder, model.flow

@@ -1,0 +1,179 @@
+"""An encoder with its calibration: what is embedded, saved and exported."""
+
+import functools
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.encoder import stream
+from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.encoder.stream import SentenceBatcher
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.sentence_files import sentence_list
+from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
+from bert_flow_tf.runs.record import Model
+from glow.calibration import Calibration
+from glow.flow import Glow
+from glow.folded import FoldedFlow
+
+_NO_FLOW = "found a model without a flow, expected one (fit() learns it)"
+Self = TypeVar("Self", bound="Embedder")
+
+
+class Embedder:
+    """A tokenizer, an encoder and perhaps a calibration, with the record of all.
+
+    Args:
+      model: encoder and calibration.
+      source: the encoder's files.
+      record: description of encoder, pooling, length, flow and training; also an attribute.
+      encoder_trained: True if training has changed the encoder's weights since `source`.
+      dtype: "float32" or "bfloat16", the type of `cast_encoder`; `encoder` has float32.
+    """
+
+    def __init__(
+        self,
+        model: SiameseBertFlow,
+        source: EncoderSource,
+        *,
+        record: Model,
+        encoder_trained: bool = False,
+        dtype: str = "float32",
+    ) -> None:
+        self.source, self.encoder_trained, self.dtype = source, encoder_trained, dtype
+        self.sentence_embedding_type, self._max_seq_length = record.pooling, record.max_seq_length
+        self.tokenizer, self.encoder = source.tokenizer(), model.encoder
+        self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
+        self.prompts, self.default_prompt_name = source.record.prompts, source.record.default_prompt_name
+        self.similarity_fn_name: str = source.record.similarity_fn_name
+        self._set_model(model, record)
+
+    def _set_model(self, model: SiameseBertFlow, record: Model) -> None:
+        self.record = record
+        self.flow = model.flow
+        self.low_dim = model.low_dim
+        self.embedding_size = model.output_size
+        self._make_batchers()
+
+    def _make_batchers(self) -> None:
+        flow = self.flow
+        folded = None if flow is None else flow.folded()
+        batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
+        self._embedding_batcher = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
+        self._log_prob_batcher = batcher(
+            lambda tokens: self._require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
+        )
+        # Set this last, because another thread may check it and then use the batchers.
+        self._folded = folded
+
+    def _current_batcher(self) -> SentenceBatcher:
+        if self._folded is not None and not self._folded.is_current():
+            self._make_batchers()
+        return self._embedding_batcher
+
+    @property
+    def max_seq_length(self) -> int:
+        """The most word pieces per sentence; longer sentences are cut. Settable."""
+        return self._max_seq_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        largest = self.encoder.max_seq_length or sys.maxsize
+        if isinstance(value, bool) or not isinstance(value, int) or not 3 <= value <= largest:
+            raise ArgumentError(f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}")
+        self._max_seq_length = value
+        self.record = msgspec.structs.replace(self.record, max_seq_length=value)
+        self._make_batchers()
+
+    def tokenize(self, sentences: Sequence[str]) -> dict[str, tf.Tensor]:
+        """Return a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t]."""
+        return self.tokenizer(tf.constant(sentence_list(sentences), tf.string), self.max_seq_length)
+
+    def __copy__(self: Self) -> Self:
+        """Return another model that shares encoder and flow."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        # The old batchers would keep using the old model's flow.
+        copied._make_batchers()
+        return copied
+
+    @property
+    def fingerprint(self) -> str:
+        """A SHA-256 of everything that the embeddings depend on."""
+        return self._fingerprint(self.flow, self.low_dim)
+
+    def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
+        description = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
+        config = None if flow is None or self.record.flow is None else self.record.flow.config
+        digest = hashlib.sha256(msgspec.json.encode([*description, config, *filter(None, [self._prompt()])]))
+        encoder = self.encoder.variables_by_name if self.encoder_trained else {}
+        for variables in (encoder, {} if flow is None else flow.variables_by_path):
+            for name, array in sorted((name, variable.numpy()) for name, variable in variables.items()):
+                digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
+        """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
+        u = self.cast_encoder.embed(tokens)
+        z = u if self.flow is None else (folded or self.flow.forward)(u)
+        return reduce_dimension(z, self.low_dim)
+
+    def embed(self, sentences: tf.Tensor) -> tf.Tensor:
+        """Return embeddings of a string tensor [n]; for graphs, such as `tf.data`."""
+        embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
+        return tf.ensure_shape(embeddings, [None, self.embedding_size])
+
+    @property
+    def normalizes(self) -> bool:
+        """True if `encode` gives norm 1: without a flow, with an encoder's own pooling and last module `Normalize`."""
+        record = self.source.record
+        return self.flow is None and record.normalize and record.pooling == self.sentence_embedding_type
+
+    def _prompt(self, name: str | None = None) -> str:
+        """Return the prompt of a name, by default of `default_prompt_name`."""
+        return self.prompts.get(name or self.default_prompt_name or "", "")
+
+    def encode_parts(
+        self,
+        sentences: Iterable[str],
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool | None = None,
+    ) -> Iterator[tuple[list[str], np.ndarray]]:
+        """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
+
+        Memory holds one list at a time. Without `normalize_embeddings`, the encoder's own setting holds. Raises
+        `UserError` as `encode` does.
+        """
+        normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
+        run, prompt = self._current_batcher().encode_parts, self._prompt()
+        if prompt:
+            sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
+        for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
+            found = tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalizes else embeddings
+            yield [one[len(prompt) :] for one in part], found
+
+    def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
+        """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
+        texts = [self._prompt() + sentence for sentence in sentences]
+        pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length)
+        if dropout_seed is None:
+            return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length)
+        batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
+        return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
+
+    def _require_flow(self, what: str) -> Glow:
+        if not isinstance(self.flow, Glow):
+            raise UserError(f"{what}: {_NO_FLOW}")
+        return self.flow
+
+    def after_flow(self, u: np.ndarray) -> np.ndarray:
+        """Apply the flow to embeddings of `encode_pooled`, float32 [n, D]."""
+        if self.flow is None:
+            raise UserError(f"after_flow: {_NO_FLOW}")
+        return reduce_dimension(self.flow.forward(u), self.low_dim).numpy()
