@@ -152,14 +152,14 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
     u = loaded.encode_pooled(list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b)))
     from bert_flow_tf.evaluation import isotropy as measure
     from bert_flow_tf.evaluation import plots
-    from glow.affine import AffineMap
 
     measures = {"without flow": measure.measure_isotropy(u)}
     constant = measures["without flow"].constant_channels
     # A Gaussian has no density in constant channels; the flow's bits count all channels.
     varying = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
     bits = {f"diagonal Gaussian{varying}": measure.gaussian_bits_per_dim(u)}
-    if isinstance(loaded.flow, AffineMap):
+    learned = loaded.record.flow
+    if learned is not None and learned.config is None:
         measures["with flow"] = measure.measure_isotropy(loaded.after_flow(u))
     elif loaded.flow is not None:
         parts = [loaded.flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]

@@ -21,9 +21,7 @@ from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, ExportSettings, export_path
-from glow.affine import AffineMap
 from glow.calibration import Calibration
-from glow.flow import Glow
 
 # MiniLM and random weights gave cosines of 0.999; an export that loses ten times as much fails.
 BFLOAT16_MIN_COSINE = 0.99
@@ -108,7 +106,8 @@ def export_model(
         if settings.low_dim is not None:
             check_low_dim(settings.low_dim, model.encoder.embedding_size)
             model.low_dim = settings.low_dim
-        normalized = settings.normalize or model.normalizes
+        normalized, learned = settings.normalize or model.normalizes, model.record.flow
+        config = None if learned is None else learned.config
         expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
         expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
         description = Description(
@@ -118,7 +117,7 @@ def export_model(
             max_seq_length=model.max_seq_length,
             embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
             low_dim=model.low_dim,
-            flow_config=flow.config.to_dict() if isinstance(flow := model.flow, Glow) else None,
+            flow_config=config.to_dict() if config else None,
             normalized=normalized,
             dtype=settings.dtype,
             probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
@@ -132,7 +131,7 @@ def export_model(
             if found is None:
                 return Exported(path)
             tolerance = 1e-5 if settings.format == ONNX else 1e-4
-            if isinstance(model.flow, AffineMap):
+            if model.flow is not None and config is None:
                 # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its columns.
                 norms = np.linalg.norm(model.flow.variables_by_path["matrix"], axis=0)
                 tolerance = max(tolerance, 1e-6 * float(norms.max()))
