@@ -59,7 +59,10 @@ class Calibrated:
         self._forward = calibration.folded() or calibration.forward
 
     def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return calibrated embeddings, float32 [n, D], or [D] for one string; the options are the encoder's."""
+        """Return calibrated embeddings, float32 [n, D], or [D] for one string.
+
+        The options are those of the encoder's own `encode`.
+        """
         if self.encoder is None:
             raise UserError("encode: found a calibration without an encoder, expected one in load_calibration")
         single = isinstance(sentences, str)
@@ -168,13 +171,13 @@ def calibrate(
 
 
 def calibrate_array(embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False) -> Calibrated:
-    """Learn a calibration of embeddings [n, D]; without texts, nothing says whether it helps."""
+    """Learn a calibration of embeddings [n, D], without a verdict."""
     fitted = fitting.fit_array(_array(embeddings), settings)
     return Calibrated(None, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
 
 
 def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Calibrated:
-    """Load a folder of `Calibrated.save` or `FlowCalibrator.save`; `encoder` is needed for `encode` only."""
+    """Load a folder of `Calibrated.save` or `FlowCalibrator.save`; only `encode` needs the encoder."""
     with reading(folder, "a calibration"):
         calibration = read_calibration(folder)
     path = pathlib.Path(folder, RECORD_FILE)
@@ -196,7 +199,7 @@ def _encode(encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] 
 
 
 def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> np.ndarray:
-    """Return float32 [n, D]; raise `UserError` for another shape or values that are not finite."""
+    """Return float32 [n, D]; raise `UserError` for other shapes or values."""
     with reading("embeddings", "numbers [n, D]"):
         found = np.asarray(embeddings, np.float32)
     if found.ndim != 2 or width not in (None, found.shape[1]):

@@ -45,7 +45,7 @@ def read_calibration(folder: str | os.PathLike) -> Calibration:
 
 
 def export_calibration(calibration: Calibration, path: str | os.PathLike) -> None:
-    """Write a calibration as dense layers, `.npz`, or as a program, `.onnx`; replace no file.
+    """Write a calibration as dense layers, `.npz`, or a program, `.onnx`.
 
     - `.npz`: `kernel_i` [in, out], `bias_i` [out] and `slope_i` of layer i: `y = x @ kernel + bias`, where negative
       values of y are multiplied by the slope.

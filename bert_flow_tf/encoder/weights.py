@@ -48,7 +48,7 @@ class BertConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How text becomes word pieces; the defaults are TF1's."""
+    """Rules by which text becomes word pieces, by default TF1's."""
 
     do_lower_case: bool  # True if the vocabulary is uncased
     strip_accents: bool | None = None  # None for the same as `do_lower_case`

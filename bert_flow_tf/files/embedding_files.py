@@ -75,7 +75,7 @@ def _parquet(name: pathlib.Path, width: int) -> Iterator[Write]:
 
 
 def open_array(path: str | os.PathLike[str]) -> np.ndarray:
-    """Return the embeddings [n, D] of a `.npy` file, read when they are used."""
+    """Return a `.npy` file's embeddings [n, D], which are read when used."""
     with reading(path, "embeddings [n, D]"):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if array.ndim != 2 or array.dtype.kind != "f" or not len(array):

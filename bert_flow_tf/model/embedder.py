@@ -26,7 +26,7 @@ Self = TypeVar("Self", bound="Embedder")
 
 
 class Embedder:
-    """A tokenizer, an encoder and perhaps a calibration, with the record of all.
+    """A tokenizer, an encoder and perhaps a calibration, with their record.
 
     Args:
       model: encoder and calibration.
@@ -130,7 +130,7 @@ class Embedder:
 
     @property
     def normalizes(self) -> bool:
-        """True if `encode` gives norm 1: without a flow, with an encoder's own pooling and last module `Normalize`."""
+        """True for an encoder's own pooling and module `Normalize`, without a flow."""
         record = self.source.record
         return self.flow is None and record.normalize and record.pooling == self.sentence_embedding_type
 

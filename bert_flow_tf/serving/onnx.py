@@ -17,7 +17,7 @@ from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
 
 _OPSET = 18
-# Hugging Face's names, in the order of `TOKEN_INPUTS`.
+# These are Hugging Face's names, in the order of `TOKEN_INPUTS`.
 _INPUTS, _OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "sentence_embedding"
 
 

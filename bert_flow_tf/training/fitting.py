@@ -55,7 +55,7 @@ class History:
 
 
 def hold_out(sentences: list[Any], settings: FitSettings) -> tuple[list[Any], list[Any]]:
-    """Split sentences, or rows' numbers, into a training set and distinct held-out ones.
+    """Split sentences, or rows' numbers, into a training set and held-out ones.
 
     Hold out `dev_fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at
     most 1,000. Hold out nothing if it is 0, if they would be fewer than 10, or if less than a batch would remain.

@@ -121,7 +121,7 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
 
 
 def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
-    """Return BERT's path in a sentence-transformers folder, and the settings of its `EncoderRecord`."""
+    """Return BERT's path in a folder, and fields of its `EncoderRecord`."""
     path = folder / MODULES_FILE
     if not path.is_file():
         return "", {}

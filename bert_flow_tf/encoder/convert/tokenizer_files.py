@@ -104,7 +104,7 @@ def _add_tokens(theirs: "tokenizers.Tokenizer", settings: dict[str, Any], path: 
 
 
 def _equal_rules(theirs: "tokenizers.Tokenizer", vocab: list[str], path: pathlib.Path) -> TextRules:
-    """Return the rules that give a tokenizer's ids; raise `UserError` if none do."""
+    """Return the rules of a tokenizer's ids; raise `UserError` without any."""
     added = {}
     for token in theirs.get_added_tokens_decoder().values():
         if token.lstrip or token.rstrip or token.single_word:

@@ -14,7 +14,7 @@ from tests.refusals import bert_flow, refused, succeeds
 
 
 class _Serving(http.server.BaseHTTPRequestHandler):
-    """Run an exported SavedModel with the requests and answers of three kinds of servers."""
+    """Run an exported SavedModel behind the interfaces of three servers."""
 
     model: tf.Module
 

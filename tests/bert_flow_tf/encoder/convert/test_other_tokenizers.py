@@ -1,4 +1,4 @@
-"""Hugging Face folders of many kinds give the library's embeddings or are refused."""
+"""Folders of Hugging Face give the library's embeddings or are refused."""
 
 import json
 import shutil
