@@ -269,7 +269,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return values
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write the flow into a new folder; an old one is a `FileExistsError`."""
+        """Write the flow into a new folder, which must not exist."""
         check_is_fitted(self, "flow_")
         path = pathlib.Path(folder)
         if path.exists():
