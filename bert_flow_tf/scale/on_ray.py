@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bert_flow_tf.model.embedder import Embedder
 
 _RETRIES = 3  # retries of a shard whose worker died
-_NODE_CHECK_SECONDS = 10
 # By default, Ray's workers have a niceness of 15. The timeout ends the command if the cluster is lost. A shard up to
 # these sizes is sent in the request, because the loss of a node that stores it would silently end this process.
 # When Ray ends, it would print fifty lines about its state on stdout.
@@ -68,35 +67,18 @@ class RayEngine(Engine):
 
         actor: Any = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_RETRIES)(_Worker)
         self._actors = [actor.remote(load, os.path.abspath(folder), settings, os.getcwd()) for _ in range(workers)]
-        self.fingerprint, self.embedding_size = ray.get(_first_done([self._actors[0].identity.remote()]))
+        self.fingerprint, self.embedding_size = ray.get(self._actors[0].identity.remote())
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
-        import ray
+        from ray.util import ActorPool
 
-        idle, running = list(self._actors), dict[Any, Any]()
-
-        def next_result() -> tuple[str, int]:
-            done = _first_done(list(running))
-            idle.append(running.pop(done))
-            return ray.get(done)
-
+        pool = ActorPool(self._actors)
         for shard in shards:
-            if not idle:
-                yield next_result()
-            actor = idle.pop()
-            running[actor.embed.remote(shard, self.fingerprint)] = actor
-        while running:
-            yield next_result()
-
-
-def _first_done(references: list[Any]) -> Any:
-    """Wait for a result; raise `RaySystemError` if no node is alive."""
-    import ray
-
-    while not (done := ray.wait(references, timeout=_NODE_CHECK_SECONDS)[0]):
-        if not any(node["Alive"] for node in ray.nodes()):
-            raise ray.exceptions.RaySystemError("no node is alive")
-    return done[0]
+            if not pool.has_free():
+                yield pool.get_next_unordered()
+            pool.submit(lambda actor, one: actor.embed.remote(one, self.fingerprint), shard)
+        while pool.has_next():
+            yield pool.get_next_unordered()
 
 
 def train_on_ray(

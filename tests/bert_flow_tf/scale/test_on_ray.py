@@ -111,14 +111,6 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encode
     }
 
 
-def test_a_result_is_not_awaited_without_a_living_node(monkeypatch):
-    ray = pytest.importorskip("ray")
-    monkeypatch.setattr(ray, "wait", lambda references, timeout: ([], references))
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": False}])
-    with pytest.raises(ray.exceptions.RaySystemError):
-        on_ray._first_done(["never"])
-
-
 @pytest.mark.parametrize(("address", "parts"), [(None, ["workers: "]), ("127.0.0.1:1", ["ray: ", "127.0.0.1:1"])])
 def test_a_ray_that_cannot_be_reached_is_one_line(monkeypatch, address, parts):
     def time_out(**options):
