@@ -17,6 +17,7 @@ from bert_flow_tf.runs.folder import config_of_checkpoint
 from bert_flow_tf.runs.record import Model
 from bert_flow_tf.runs.settings import Losses
 from glow.affine import AffineMap
+from glow.calibration import Calibration
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 
@@ -45,7 +46,7 @@ def build_model(
     if not 3 <= length <= limit:
         raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {limit}, the limit of {source.bert_hub}")
     try:
-        flow: Glow | AffineMap | None = None
+        flow: Calibration | None = None
         if model.flow is not None:
             config, size = model.flow.config, encoder.embedding_size
             flow = AffineMap(size) if config is None else Glow(config, size, seed=seed)
