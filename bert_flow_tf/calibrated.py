@@ -132,6 +132,9 @@ class Calibrated:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.models import Normalize
 
+        if getattr(self.encoder, "truncate_dim", None) is not None:
+            found = f"found truncate_dim={self.encoder.truncate_dim}"
+            raise ArgumentError(f"format: {found}, which no module keeps; expected .npz or .onnx")
         with reading("calibration", "dense layers"):
             layers = self.calibration.dense_layers()
         modules = [*self.encoder, *map(_dense, layers), *([Normalize()] if self.normalize else [])]
@@ -192,6 +195,8 @@ def _encode(encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] 
     texts = fitting.sentence_list(sentences)
     # A `SentenceTransformer` is callable too, on tensors.
     call: Any = getattr(encoder, "encode", encoder)
+    if isinstance(encoder, str) or not callable(call):
+        raise ArgumentError(f"encoder: found {encoder!r:.40}, expected a SentenceTransformer or a function")
     embeddings = _array(call(texts, **(options or {})))
     if len(embeddings) != len(texts):
         raise UserError(f"encoder: found {len(embeddings)} embeddings of {len(texts)} sentences, expected one each")

@@ -27,7 +27,7 @@ import numpy as np, tokenizers, torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling, Transformer
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
-from bert_flow_tf import calibrate, load_calibration
+from bert_flow_tf import UserError, calibrate, load_calibration
 
 texts = json.load(open("texts.json"))
 words = sorted({word for text in texts for word in text.split()})
@@ -64,6 +64,11 @@ for kind, pooling in kinds.items():
     ours, theirs = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (ours, theirs))
     np.testing.assert_array_equal(loaded / np.linalg.norm(loaded, axis=1, keepdims=True), ours)
     print(kind, np.abs(ours @ ours.T - theirs @ theirs.T).max())
+encoder.truncate_dim = 8
+try:
+    calibrated.export("truncated", format="sentence-transformers")
+except UserError as error:
+    assert "truncate_dim=8" in str(error)
 """
 
 
@@ -173,6 +178,7 @@ def test_commands_calibrate_arrays(u, tmp_path):
 @pytest.mark.parametrize(
     ("encoder", "options", "found"),
     [
+        ("all-mpnet-base-v2", {}, "encoder: found 'all-mpnet-base-v2', expected a SentenceTransformer"),
         (lambda texts: np.zeros([1, 4]), {}, "encoder: found 1 embeddings of 80 sentences"),
         (lambda texts: np.zeros(len(texts)), {}, "embeddings: found the shape [80]"),
         (lambda texts: np.full([len(texts), 4], np.nan), {}, "embeddings: found NaN"),
