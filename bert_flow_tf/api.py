@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
+from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
 from bert_flow_tf.files.sentence_files import sentence_list
@@ -23,9 +23,8 @@ from bert_flow_tf.model.provenance import encoder_record
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, run_checkpoint
 from bert_flow_tf.runs.record import Model, model_at
-from bert_flow_tf.runs.settings import FitSettings, PartSettings, PretrainSettings, chosen, suggesting_arguments
+from bert_flow_tf.runs.settings import DTYPES, FitSettings, PartSettings, PretrainSettings, chosen, suggesting_arguments
 from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
-from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.training import fitting
 
@@ -47,35 +46,13 @@ class BertFlow(Embedder):
 
     `sentences` may be any iterable of strings, such as a list or a generator.
 
-    Args:
-      model: encoder and flow.
-      source: the encoder's files.
-      record: description of encoder, pooling, length, flow and training; also an attribute.
-      encoder_trained: True if training has changed the encoder's weights since `source`.
-      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of compute
-        capability 8.0 or more and on CPUs with AMX. `save` and `export` write float32.
+    The arguments are those of `model.embedder.Embedder`.
 
     Attributes:
-      embedding_size: width of the embeddings that `encode` returns.
-      encoder, cast_encoder: the `SentenceEncoder` in float32 and in `dtype`.
-      flow: `glow.flow.Glow` or another `glow.calibration.Calibration`, or None.
       history_: `training.fitting.History` of the last `fit` or `fit_dataset`; None before.
     """
 
-    def __init__(
-        self,
-        model: SiameseBertFlow,
-        source: EncoderSource,
-        *,
-        record: Model,
-        encoder_trained: bool = False,
-        dtype: str = DTYPES[0],
-    ) -> None:
-        # np.dtype("float32") equals its name, but cannot be written as JSON.
-        if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
-        super().__init__(model, source, record=record, encoder_trained=encoder_trained, dtype=dtype)
-        self.history_: fitting.History | None = None
+    history_: fitting.History | None = None
 
     @classmethod
     def from_hub(
@@ -393,14 +370,16 @@ class BertFlow(Embedder):
         """
         flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
-        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar, "about": {"dtype": self.dtype}}
+        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar}
         return self._set_fitted(fitting.fit_sentences(self.encode_pooled, sentences, settings, pairs, **options))
 
     def _reduce(self, z: Any) -> np.ndarray:
         return reduce_dimension(tf.convert_to_tensor(z), self.low_dim).numpy()
 
     def _set_fitted(self, fitted: fitting.Fitted) -> "BertFlow":
-        record = msgspec.structs.replace(self.record, flow=fitted.record)
+        settings = fitted.record.training.settings | {"dtype": self.dtype}
+        training = msgspec.structs.replace(fitted.record.training, settings=settings)
+        record = msgspec.structs.replace(self.record, flow=msgspec.structs.replace(fitted.record, training=training))
         self._set_model(SiameseBertFlow(self.encoder, fitted.calibration, low_dim=self.low_dim), record)
         self.history_ = fitted.history
         return self
@@ -422,7 +401,7 @@ class BertFlow(Embedder):
         flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
         pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
-        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar, "about": {"dtype": self.dtype}}
+        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar}
         return self._set_fitted(
             fitting.fitted(self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options)
         )

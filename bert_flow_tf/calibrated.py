@@ -1,9 +1,10 @@
 """Calibrate embeddings of any encoder: a sentence-transformers model or a function."""
 
+import contextlib
 import importlib
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from bert_flow_tf.training import fitting
 from glow.affine import AffineMap
 from glow.calibration import Calibration
 from glow.folded import DenseLayer
-from glow.saved import export_calibration, read_calibration, write_calibration
+from glow.saved import read_calibration, write_calibration, write_export
 
 RECORD_FILE = "record.json"
 _ROWS_PER_CALL = 4096
@@ -106,11 +107,8 @@ class Calibrated:
             raise ArgumentError(f"format: found {format} for {path}, expected sentence-transformers, .npz or .onnx")
         if path.suffix == ".onnx":
             check_installed("tf2onnx", "onnx", "format", ArgumentError)
-        with new_file(output_file(path, overwrite=overwrite)) as new:
-            written = new.with_name(f"{new.name}{path.suffix}")
-            with reading(path, "dense layers"):
-                export_calibration(self.calibration, written)
-            written.replace(new)
+        with new_file(output_file(path, overwrite=overwrite)) as new, _layers_needed():
+            write_export(self.calibration, new, path.suffix)
         return path
 
     def faiss_transform(self) -> Any:
@@ -135,7 +133,7 @@ class Calibrated:
         if getattr(self.encoder, "truncate_dim", None) is not None:
             found = f"found truncate_dim={self.encoder.truncate_dim}"
             raise ArgumentError(f"format: {found}, which no module keeps; expected .npz or .onnx")
-        with reading("calibration", "dense layers"):
+        with _layers_needed():
             layers = self.calibration.dense_layers()
         modules = [*self.encoder, *map(_dense, layers), *([Normalize()] if self.normalize else [])]
         names = ("prompts", "default_prompt_name", "similarity_fn_name")
@@ -212,6 +210,14 @@ def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> 
     if not np.isfinite(found).all():
         raise UserError("embeddings: found NaN or infinity, expected finite numbers")
     return found
+
+
+@contextlib.contextmanager
+def _layers_needed() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ArgumentError(f"format: {error}, expected .onnx") from error
 
 
 def _dense(layer: DenseLayer) -> Any:

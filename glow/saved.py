@@ -61,22 +61,27 @@ def export_calibration(calibration: Calibration, path: str | os.PathLike) -> Non
         raise FileExistsError(f"{path}: exists, expected a new file")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = pathlib.Path(folder, path.name)
-        if path.suffix == ".npz":
-            arrays: dict[str, np.ndarray] = {}
-            for i, layer in enumerate(calibration.dense_layers()):
-                values = {"kernel": layer.kernel, "bias": layer.bias, "slope": layer.slope}
-                arrays |= {f"{name}_{i}": np.asarray(value, np.float32) for name, value in values.items()}
-            np.savez(new, **arrays)
-        elif path.suffix == ".onnx":
-            import tf2onnx
-
-            forward = calibration.folded() or calibration.forward
-            tf2onnx.convert.from_function(
-                tf.function(lambda u: {"calibrated_embedding": forward(u)}, autograph=False),
-                input_signature=[tf.TensorSpec([None, calibration.event_size], tf.float32, "embedding")],
-                opset=18,
-                output_path=str(new),
-            )
-        else:
-            raise ValueError(f"{path}: found the ending {path.suffix!r}, expected .npz or .onnx")
+        write_export(calibration, new, path.suffix)
         os.replace(new, path)
+
+
+def write_export(calibration: Calibration, path: pathlib.Path, ending: str) -> None:
+    """Write to `path`, in the format of an ending such as `.npz`."""
+    if ending == ".npz":
+        arrays: dict[str, np.ndarray] = {}
+        for i, layer in enumerate(calibration.dense_layers()):
+            arrays |= {f"{name}_{i}": np.asarray(value, np.float32) for name, value in layer._asdict().items()}
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+    elif ending == ".onnx":
+        import tf2onnx
+
+        forward = calibration.folded() or calibration.forward
+        tf2onnx.convert.from_function(
+            tf.function(lambda u: {"calibrated_embedding": forward(u)}, autograph=False),
+            input_signature=[tf.TensorSpec([None, calibration.event_size], tf.float32, "embedding")],
+            opset=18,
+            output_path=str(path),
+        )
+    else:
+        raise ValueError(f"found the ending {ending!r}, expected .npz or .onnx")

@@ -40,7 +40,9 @@ def pytest_collection_modifyitems(items):
 
 
 def _find_python_with(name):
-    """The Python that has sentence-transformers: the benchmarks' peers', or this one."""
+    """The Python that has sentence-transformers: PEERS_PYTHON's, the benchmarks' peers', or this one."""
+    if given := os.environ.get("PEERS_PYTHON"):
+        return pathlib.Path(given)
     from benchmarks.peers import environment_dir
 
     python = environment_dir() / "bin" / "python"

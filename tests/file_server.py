@@ -5,7 +5,7 @@ import functools
 import http.server
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -16,7 +16,13 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 @contextlib.contextmanager
 def served(folder: str | os.PathLike, port: int = 0) -> Iterator[str]:
     """Serve the folder during the block; yield its URL."""
-    handler = functools.partial(_Quiet, directory=folder)
+    with running(functools.partial(_Quiet, directory=folder), port) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def running(handler: Callable[..., http.server.BaseHTTPRequestHandler], port: int = 0) -> Iterator[str]:
+    """Run a server of this handler during the block; yield its URL."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

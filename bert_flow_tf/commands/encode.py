@@ -13,10 +13,9 @@ from bert_flow_tf.commands.outputs import lock_output, locked_file
 from bert_flow_tf.errors import UserError, command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
 from bert_flow_tf.files.sentence_files import PART, STDIN, format_of_ending, read_sentences
-from bert_flow_tf.runs.settings import PartSettings
+from bert_flow_tf.runs.settings import DTYPES, PartSettings
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
-from bert_flow_tf.serving import DTYPES
 
 _DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices.")
 

@@ -5,7 +5,7 @@ from absl import logging
 
 from bert_flow_tf.commands.options import HELP_OF_MODEL, check_model, setting_options
 from bert_flow_tf.commands.outputs import lock_output
-from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.runs.settings import DTYPES
 from bert_flow_tf.serving.formats import SAVEDMODEL, ExportSettings, export_path
 
 

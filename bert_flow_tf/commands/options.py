@@ -16,8 +16,7 @@ from bert_flow_tf.errors import UserError, suggest, suggest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.sentence_files import INPUT_FORMATS, read_sentences
 from bert_flow_tf.model.saved_model import model_folder
-from bert_flow_tf.runs.settings import Settings, chosen, flags_of
-from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.runs.settings import DTYPES, Settings, chosen, flags_of
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow

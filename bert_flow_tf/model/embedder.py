@@ -17,6 +17,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.record import Model
+from bert_flow_tf.runs.settings import DTYPES
 from glow.calibration import Calibration
 from glow.flow import Glow
 from glow.folded import FoldedFlow
@@ -33,7 +34,13 @@ class Embedder:
       source: the encoder's files.
       record: description of encoder, pooling, length, flow and training; also an attribute.
       encoder_trained: True if training has changed the encoder's weights since `source`.
-      dtype: "float32" or "bfloat16", the type of `cast_encoder`; `encoder` has float32.
+      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of compute
+        capability 8.0 or more and on CPUs with AMX. `save` and `export` write float32.
+
+    Attributes:
+      embedding_size: width of the embeddings.
+      encoder, cast_encoder: the `SentenceEncoder` in float32 and in `dtype`.
+      flow: `glow.flow.Glow` or another `glow.calibration.Calibration`, or None.
     """
 
     def __init__(
@@ -43,8 +50,11 @@ class Embedder:
         *,
         record: Model,
         encoder_trained: bool = False,
-        dtype: str = "float32",
+        dtype: str = DTYPES[0],
     ) -> None:
+        # np.dtype("float32") equals its name, but cannot be written as JSON.
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
         self.source, self.encoder_trained, self.dtype = source, encoder_trained, dtype
         self.sentence_embedding_type, self._max_seq_length = record.pooling, record.max_seq_length
         self.tokenizer, self.encoder = source.tokenizer(), model.encoder

@@ -30,6 +30,8 @@ def flag(default: Any, help: str, *, identifies: bool = True, option: str | None
     return dataclasses.field(default=default, metadata=about)
 
 
+# The first type of the encoder's matrices is the default.
+DTYPES = ("float32", "bfloat16")
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The trained weights do not depend on these flags.
 _neutral = functools.partial(flag, identifies=False)

@@ -7,8 +7,7 @@ import pathlib
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
-from bert_flow_tf.runs.settings import Settings, flag
-from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.runs.settings import DTYPES, Settings, flag
 
 SAVEDMODEL, ONNX = "savedmodel", "onnx"
 DESCRIPTION_FILE = "export.json"

@@ -5,8 +5,7 @@ import dataclasses
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,14 +88,12 @@ def fit_sentences(
     *,
     reduce: Map = np.asarray,
     show_progress_bar: bool | None = None,
-    about: Mapping[str, Setting] = MappingProxyType({}),
 ) -> Fitted:
     """Learn a calibration of an encoder from sentences.
 
     Args:
       encode: function from a list of sentences to embeddings [n, D].
       reduce: function that follows the calibration, from [n, D].
-      about: further settings for the record.
 
     Raises:
       UserError: there are fewer sentences than `batch_size`, `pairs` has another form, or `learn` fails.
@@ -106,30 +103,14 @@ def fit_sentences(
     if len(texts) < settings.batch_size:
         raise UserError(f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of one step")
     texts, held_out = hold_out(texts, settings)
-    return fitted(
-        encode,
-        encode(texts),
-        len(texts),
-        settings,
-        pairs,
-        held_out,
-        reduce,
-        show_progress_bar=show_progress_bar,
-        about=about,
-    )
+    u = encode(texts)
+    return fitted(encode, u, len(u), settings, pairs, held_out, reduce, show_progress_bar=show_progress_bar)
 
 
-def fit_array(embeddings: np.ndarray, settings: FitSettings, show_progress_bar: bool | None = None) -> Fitted:
+def fit_array(embeddings: np.ndarray, settings: FitSettings) -> Fitted:
     """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
     rows, held_out = hold_out(list(range(len(embeddings))), settings)
-    return fitted(
-        embeddings.__getitem__,
-        embeddings[rows],
-        len(rows),
-        settings,
-        held_out=held_out,
-        show_progress_bar=show_progress_bar,
-    )
+    return fitted(embeddings.__getitem__, embeddings[rows], len(rows), settings, held_out=held_out)
 
 
 def fitted(
@@ -142,9 +123,15 @@ def fitted(
     reduce: Map = np.asarray,
     *,
     show_progress_bar: bool | None = None,
-    about: Mapping[str, Setting] = MappingProxyType({}),
 ) -> Fitted:
-    """Learn a calibration of embeddings and judge it, see `learn` and `fit_sentences`."""
+    """Learn a calibration of embeddings and judge it.
+
+    Args:
+      encode: function from some of `held_out`, or of the pairs' sentences, to embeddings [n, D].
+      embeddings, rows: see `learn`.
+      held_out: sentences, or numbers of rows, that are not among `embeddings`.
+      reduce: function that follows the calibration, from [n, D].
+    """
     dev = encode(held_out) if held_out else None
     calibration, config, losses, learned = learn(settings, embeddings, rows, dev, show_progress_bar)
 
@@ -156,8 +143,7 @@ def fitted(
     witnessed = witness(encode, calibrate, held_out, settings.seed) if is_text else None
     sides = None if dev is None else (dev, np.asarray(calibration.forward(dev)))
     change = None if sides is None else Change(*map(measure_isotropy, sides))
-    counts: dict[str, Setting] = {"sentences": rows, "held_out": len(held_out)}
-    training = Training(settings={**counts, **about, **learned}, seed=settings.seed)
+    training = Training(settings={"sentences": rows, "held_out": len(held_out), **learned}, seed=settings.seed)
     return Fitted(calibration, Flow(config=config, training=training), History(losses, judged, witnessed, change))
 
 

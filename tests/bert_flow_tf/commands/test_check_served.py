@@ -4,12 +4,12 @@ import contextlib
 import functools
 import http.server
 import json
-import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.file_server import running
 from tests.refusals import bert_flow, refused, succeeds
 
 
@@ -37,14 +37,8 @@ class _Serving(http.server.BaseHTTPRequestHandler):
 def server(folder, change=lambda z: z):
     model = tf.saved_model.load(str(folder))
     handler = type("Handler", (_Serving,), {"model": staticmethod(lambda texts: change(model(texts)))})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as found:
-        thread = threading.Thread(target=found.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{found.server_port}"
-        finally:
-            found.shutdown()
-            thread.join()
+    with running(handler) as url:
+        yield url
 
 
 @pytest.mark.parametrize("path", ["v1/models/stsb", "v1/models/stsb:predict", "v1/embeddings", "embed"])
