@@ -20,10 +20,17 @@ from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.model.provenance import encoder_record
-from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
+from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, run_checkpoint
 from bert_flow_tf.runs.record import Model, model_at
-from bert_flow_tf.runs.settings import DTYPES, FitSettings, PartSettings, PretrainSettings, chosen, suggesting_arguments
+from bert_flow_tf.runs.settings import (
+    DTYPES,
+    FitSettings,
+    PretrainSettings,
+    ShardSettings,
+    chosen,
+    suggesting_arguments,
+)
 from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
 from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.training import fitting
@@ -87,7 +94,7 @@ class BertFlow(Embedder):
         if max_seq_length is None:
             max_seq_length = source.record.max_seq_length or min(256, source.max_positions)
         record = Model(encoder=encoder_record(source), pooling=pooling, max_seq_length=max_seq_length, low_dim=low_dim)
-        return cls(build_model(source, record), source, record=record, dtype=dtype)
+        return cls(build_model(source, record).encoder, None, source, record=record, dtype=dtype)
 
     @classmethod
     def demo(cls, **options: Any) -> "BertFlow":
@@ -104,7 +111,7 @@ class BertFlow(Embedder):
         run = saved_model.model_folder(path)
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)
-            loaded = cls(model, source, record=saved.model, dtype=dtype)
+            loaded = cls(model.encoder, model.flow, source, record=saved.model, dtype=dtype)
             for name in ("prompts", "default_prompt_name", "similarity_fn_name"):
                 setattr(loaded, name, getattr(saved, name))
             return loaded
@@ -115,7 +122,8 @@ class BertFlow(Embedder):
         model = build_model(source, config.model, num_labels=config.num_labels)
         restore(checkpoint_parts(model, config.encoder_trained), checkpoint)
         record = model_at(config, checkpoint)
-        return cls(model, source, record=record, encoder_trained=config.encoder_trained, dtype=dtype)
+        options: Any = {"encoder_trained": config.encoder_trained, "dtype": dtype}
+        return cls(model.encoder, model.flow, source, record=record, **options)
 
     load = from_pretrained
 
@@ -228,19 +236,15 @@ class BertFlow(Embedder):
             options["prompt"] = next((self.prompts[name] for name in names if name in self.prompts), "")
         return self.encode(sentences, **options)
 
-    @suggesting_arguments
     def encode_dataset(
         self,
         inputs: str | os.PathLike | Iterable[str | os.PathLike],
         out: str | os.PathLike,
+        settings: ShardSettings | None = None,
         *,
         input_format: str | None = None,
         column: str | None = None,
         keep: Sequence[str] | None = None,
-        shard_rows: int = PartSettings.shard_rows,
-        precision: str = PartSettings.precision,
-        normalize_embeddings: bool = PartSettings.normalize_embeddings,
-        batch_size: int | None = PartSettings.batch_size,
         show_progress_bar: bool | None = None,
         overwrite: bool = False,
     ) -> Manifest:
@@ -250,36 +254,35 @@ class BertFlow(Embedder):
 
         Args:
           inputs: one or several files (text, TSV, CSV, JSON lines or Parquet) or `glob` patterns.
+          settings: rows of a file, stored type, normalization and batch size, see `runs.settings.ShardSettings`.
           input_format: one of `files.sentence_files.INPUT_FORMATS`; by default from the file's ending.
           column: the column of the sentences, by default `sentence`.
           keep: the columns to copy beside the embeddings, by default the sentences.
-          shard_rows: sentences in each file.
-          precision: stored type, "float32" or "float16".
           overwrite: True to replace parts of another model, input or settings.
 
         Raises:
           scale.shards.ShardsError: some files are unreadable; the others are embedded.
           UserError: an argument is invalid, or the folder holds other files.
         """
-        settings: PartSettings = chosen(PartSettings, locals())
+        settings = settings or ShardSettings()
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
         job = Job(files, out, settings, overwrite=overwrite)
         return job.run(Engine(self, out, settings), show_progress_bar=show_progress_bar)
 
     def log_prob(self, sentences: Sentences, **options: Any) -> np.ndarray:
         """Return each sentence's log-density under the flow, float32 [n], in nats."""
-        self._require_flow("log_prob")
+        self.require_flow("log_prob")
         found = self._log_prob_batcher.encode([sentences] if isinstance(sentences, str) else sentences, **options)
         return found[0] if isinstance(sentences, str) else found
 
     def bits_per_dim(self, sentences: Sentences, **options: Any) -> np.ndarray:
         """Return `log_prob` as a loss, float32 [n], in bits per dimension."""
-        flow = self._require_flow("bits_per_dim")
+        flow = self.require_flow("bits_per_dim")
         return self.log_prob(sentences, **options) / (-flow.event_size * np.log(2.0))
 
     def inverse(self, z: Any) -> np.ndarray:
         """Return the embeddings before the flow, float32 [n, D] or [D]."""
-        flow = self._require_flow("inverse")
+        flow = self.require_flow("inverse")
         if self.low_dim > 0:
             raise UserError(f"inverse: found low_dim {self.low_dim}, which averages latents, expected none")
         z = np.asarray(z, np.float32)
@@ -289,7 +292,7 @@ class BertFlow(Embedder):
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
-        return self._require_flow("sample").sample(n, seed).numpy()
+        return self.require_flow("sample").sample(n, seed).numpy()
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Return the cosines, float32 [n, m], of sentences or embeddings.
@@ -380,7 +383,7 @@ class BertFlow(Embedder):
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
         record = msgspec.structs.replace(self.record, flow=msgspec.structs.replace(fitted.record, training=training))
-        self._set_model(SiameseBertFlow(self.encoder, fitted.calibration, low_dim=self.low_dim), record)
+        self._set_flow(fitted.calibration, record)
         self.history_ = fitted.history
         return self
 
@@ -416,21 +419,12 @@ class BertFlow(Embedder):
             raise UserError(f"{folder}: found normalized embeddings, expected unnormalized ones")
         return parts
 
-    @suggesting_arguments
     def pretrain(
         self,
         sentences: Iterable[str],
         out_dir: str | os.PathLike,
+        settings: PretrainSettings | None = None,
         *,
-        steps: int = PretrainSettings.steps,
-        train_batch_size: int = PretrainSettings.train_batch_size,
-        learning_rate: float = PretrainSettings.learning_rate,
-        num_warmup_steps: int = PretrainSettings.num_warmup_steps,
-        max_seq_length: int | None = None,
-        masked_lm_prob: float = PretrainSettings.masked_lm_prob,
-        dev_fraction: float = PretrainSettings.dev_fraction,
-        save_checkpoints_steps: int = PretrainSettings.save_checkpoints_steps,
-        seed: int = PretrainSettings.seed,
         overwrite: bool = False,
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
@@ -439,11 +433,9 @@ class BertFlow(Embedder):
         This model does not change. Repeat the call to resume after an interruption. See `training.pretrain`.
 
         Args:
-          sentences: sentences or paragraphs.
+          sentences: sentences or paragraphs; those longer than `settings.max_seq_length` are split.
           out_dir: the new encoder folder; checkpoints are in `OUT_DIR.pretraining`. `overwrite` replaces both.
-          max_seq_length: word pieces, longer sentences are split; None for the model's own.
-
-        The other arguments are those of `runs.settings.PretrainSettings`.
+          settings: by default, those of `runs.settings.PretrainSettings` with the model's own `max_seq_length`.
 
         Raises:
           UserError: the text or a setting is invalid, or a run has already trained this encoder.
@@ -452,8 +444,7 @@ class BertFlow(Embedder):
             raise UserError("pretrain: found an encoder that a run trained; first run bert-flow convert --run")
         from bert_flow_tf.training.pretrain import pretrain
 
-        max_seq_length = max_seq_length or self.max_seq_length
-        settings: PretrainSettings = chosen(PretrainSettings, locals())
+        settings = settings or PretrainSettings(max_seq_length=self.max_seq_length)
         show = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
         pretrain(sentences, self.source, out_dir, settings, overwrite=overwrite, show_progress_bar=show)
         options: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}

@@ -13,6 +13,7 @@ from bert_flow_tf.commands.options import ModelOptions, model_options, task_opti
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, kind_of
@@ -119,7 +120,9 @@ def words(model: ModelOptions) -> "Analysis":
 
     vocabulary = loaded.source.pretrained.vocab
     # Some encoders' tables have more rows than the vocabulary has pieces.
-    embeddings = loaded.encoder.word_embeddings.numpy()[: len(vocabulary)]
+    if (table := loaded.encoder.word_embeddings) is None:
+        raise UserError(f"{loaded.source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
+    embeddings = table.numpy()[: len(vocabulary)]
     ranks = frequency.frequency_ranks(vocabulary, frequency.english_frequencies())
     shown = np.flatnonzero((ranks > 0) & (ranks < frequency.RANK_BINS[-1][1]))
     title = f"Embeddings of the {len(shown):,} most frequent words, {encoder_in_words(loaded.record.encoder)}"
@@ -161,8 +164,9 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
     learned = loaded.record.flow
     if learned is not None and learned.config is None:
         measures["with flow"] = measure.measure_isotropy(loaded.after_flow(u))
-    elif loaded.flow is not None:
-        parts = [loaded.flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
+    elif learned is not None:
+        flow = loaded.require_flow("analyze isotropy")
+        parts = [flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
         z, flow_bits = map(np.concatenate, zip(*parts, strict=True))
         measures["with flow"] = measure.measure_isotropy(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))

@@ -12,8 +12,8 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import lock_output, locked_file
 from bert_flow_tf.errors import UserError, command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
-from bert_flow_tf.files.sentence_files import PART, STDIN, format_of_ending, read_sentences
-from bert_flow_tf.runs.settings import DTYPES, PartSettings
+from bert_flow_tf.files.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
+from bert_flow_tf.runs.settings import DTYPES, ShardSettings
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
 
@@ -28,7 +28,7 @@ _DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], h
 @click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; -: stdout")
 @click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="[default: by the ending]")
 @_DTYPE
-@opt.field_options(PartSettings, "batch_size", "normalize_embeddings")
+@opt.field_options(ShardSettings, "batch_size", "normalize_embeddings")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
     model: opt.ModelOptions,
@@ -62,10 +62,10 @@ def encode(
 
         calibrated, u = load_calibration(calibration), open_array(str(embeddings))
         width = u.shape[1]
-        parts = (([], calibrated.transform(u[start : start + PART])) for start in range(0, len(u), PART))
+        parts = (([], calibrated.transform(u[start : start + BLOCK_ROWS])) for start in range(0, len(u), BLOCK_ROWS))
     else:
         loaded = model.load(dtype=dtype)
-        width, parts = loaded.embedding_size, loaded.encode_parts(sentences or (), **options)
+        width, parts = loaded.embedding_size, loaded.encode_blocks(sentences or (), **options)
     n = empty = 0
     with embedding_writer(out, file_format=output_format, width=width) as write:
         for part, found in parts:
@@ -85,7 +85,7 @@ def encode(
 @click.option("--out", required=True, metavar="DIR", help="Folder to write.")
 @_DTYPE
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.  [default: the sentences]")
-@opt.setting_options(PartSettings)
+@opt.setting_options(ShardSettings)
 @click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Ray processes; 0: this process.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster.  [default: on this machine]")
 @click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Threads per worker.")
@@ -94,7 +94,7 @@ def encode_folder(
     model: opt.ModelOptions,
     inputs: Sequence[str],
     out: str,
-    settings: PartSettings,
+    settings: ShardSettings,
     workers: int,
     ray: str | None,
     worker_threads: int,
@@ -147,7 +147,7 @@ def similarity(
         pairs_format = "tsv" if pairs == STDIN else None
         rows = read_sentences(pairs, file_format=pairs_format, columns=names, no_header=no_header)
     loaded = model.load()
-    while part := list(itertools.islice(rows, PART)):
+    while part := list(itertools.islice(rows, BLOCK_ROWS)):
         both = loaded.encode([sentence for pair in part for sentence in pair], normalize_embeddings=True)
         for cosine in np.sum(both[0::2] * both[1::2], axis=1):
             click.echo(f"{cosine:.6f}")

@@ -12,7 +12,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.files.embedding_files import EMBEDDING
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.runs.settings import PartSettings
+from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale.shards import Engine, Job, input_files
 
 
@@ -42,7 +42,7 @@ def search(
     all_queries = [*texts, *(read_sentences(queries) if queries else ())]
     if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
-    files, settings = input_files(inputs, file_format=input_format, **columns), PartSettings()
+    files, settings = input_files(inputs, file_format=input_format, **columns), ShardSettings()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")
         with locked(folder, wait=True):

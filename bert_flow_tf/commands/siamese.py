@@ -64,7 +64,7 @@ def _write_senteval(
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
 
-    model = BertFlow(trained.model, trained.model.encoder.source, record=trained.record)
+    model = BertFlow(trained.model.encoder, trained.model.flow, trained.model.encoder.source, record=trained.record)
     results = scores_of("run_siamese", model, tasks, original_protocol)
     print(scores_table(results).to_text())
     if path:

@@ -112,10 +112,10 @@ class SentenceBatcher:
         unique, rows = distinct(tf.concat(pieces, axis=0))
         return self.encode_pieces(unique, batch_size, show_progress_bar=show_progress_bar)[rows]
 
-    def encode_parts(
+    def encode_blocks(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield lists of up to `sentence_files.PART` sentences and float32 [k, *shape]."""
+        """Yield lists of up to `sentence_files.BLOCK_ROWS` sentences and float32 [k, *shape]."""
         total = len(sentences) if isinstance(sentences, Sized) else None
         with _progress(total, show_progress_bar) as progress:
             for part in parts(sentences):

@@ -20,7 +20,7 @@ STDIN = "-"
 INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 SENTENCE = "sentence"
 # Streams are read in parts of this many sentences; each part is sorted by length.
-PART = 16384
+BLOCK_ROWS = 16384
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # This many bytes are read at once; a row of CSV or JSON must not be longer.
 _BLOCK = 1 << 22
@@ -87,12 +87,12 @@ def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str
 
 
 def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:
-    """Yield lists of up to `PART` strings; raise `UserError` for other values."""
+    """Yield lists of up to `BLOCK_ROWS` strings; raise `UserError` for other values."""
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         found = f"{type(sentences).__name__} {sentences!r:.60}"
         raise UserError(f"{name}: found {found}, expected strings in a list or another ordered iterable")
     numbered = enumerate(sentences)
-    while part := list(itertools.islice(numbered, PART)):
+    while part := list(itertools.islice(numbered, BLOCK_ROWS)):
         for i, sentence in part:
             if not isinstance(sentence, str):
                 raise UserError(f"{name}[{i}]: found {type(sentence).__name__} {sentence!r:.60}, expected a string")
@@ -181,13 +181,13 @@ def _arrays(
         if file_format == "tsv" and not no_header:
             next(rows, None)
         positions = [int(column) - 1 if no_header else first.index(column) for column in names]
-        while chunk := list(itertools.islice(rows, PART)):
+        while chunk := list(itertools.islice(rows, BLOCK_ROWS)):
             if short := [row for row in chunk if len(row) <= max(positions)]:
                 raise ValueError(f"found the line {short[0]}, expected {max(positions) + 1} or more fields")
             yield [pyarrow.array([row[position] for row in chunk], pyarrow.string()) for position in positions]
         return
     if file_format == "parquet":
-        batches: Iterable = file.iter_batches(PART, columns=names)
+        batches: Iterable = file.iter_batches(BLOCK_ROWS, columns=names)
     elif file_format == "csv":
         names = [f"f{int(column) - 1}" for column in wanted] if no_header else names
         texts = dict.fromkeys(names, pyarrow.string())

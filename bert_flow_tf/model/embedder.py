@@ -11,11 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder import stream
+from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
+from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.runs.record import Model
 from bert_flow_tf.runs.settings import DTYPES
 from glow.calibration import Calibration
@@ -30,7 +31,8 @@ class Embedder:
     """A tokenizer, an encoder and perhaps a calibration, with their record.
 
     Args:
-      model: encoder and calibration.
+      encoder: the encoder, in float32.
+      flow: the calibration, or None.
       source: the encoder's files.
       record: description of encoder, pooling, length, flow and training; also an attribute.
       encoder_trained: True if training has changed the encoder's weights since `source`.
@@ -39,13 +41,13 @@ class Embedder:
 
     Attributes:
       embedding_size: width of the embeddings.
-      encoder, cast_encoder: the `SentenceEncoder` in float32 and in `dtype`.
-      flow: `glow.flow.Glow` or another `glow.calibration.Calibration`, or None.
+      cast_encoder: the encoder in `dtype`.
     """
 
     def __init__(
         self,
-        model: SiameseBertFlow,
+        encoder: SentenceEncoder,
+        flow: Calibration | None,
         source: EncoderSource,
         *,
         record: Model,
@@ -57,17 +59,16 @@ class Embedder:
             raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
         self.source, self.encoder_trained, self.dtype = source, encoder_trained, dtype
         self.sentence_embedding_type, self._max_seq_length = record.pooling, record.max_seq_length
-        self.tokenizer, self.encoder = source.tokenizer(), model.encoder
+        self.tokenizer, self.encoder = source.tokenizer(), encoder
         self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
         self.prompts, self.default_prompt_name = source.record.prompts, source.record.default_prompt_name
         self.similarity_fn_name: str = source.record.similarity_fn_name
-        self._set_model(model, record)
+        self.low_dim = record.low_dim
+        self.embedding_size = self.low_dim if self.low_dim > 0 else encoder.embedding_size
+        self._set_flow(flow, record)
 
-    def _set_model(self, model: SiameseBertFlow, record: Model) -> None:
-        self.record = record
-        self.flow = model.flow
-        self.low_dim = model.low_dim
-        self.embedding_size = model.output_size
+    def _set_flow(self, flow: Calibration | None, record: Model) -> None:
+        self.flow, self.record = flow, record
         self._make_batchers()
 
     def _make_batchers(self) -> None:
@@ -76,7 +77,7 @@ class Embedder:
         batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
         self._embedding_batcher = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
         self._log_prob_batcher = batcher(
-            lambda tokens: self._require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
+            lambda tokens: self.require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
         )
         # Set this last, because another thread may check it and then use the batchers.
         self._folded = folded
@@ -148,7 +149,7 @@ class Embedder:
         """Return the prompt of a name, by default of `default_prompt_name`."""
         return self.prompts.get(name or self.default_prompt_name or "", "")
 
-    def encode_parts(
+    def encode_blocks(
         self,
         sentences: Iterable[str],
         batch_size: int | None = None,
@@ -161,7 +162,7 @@ class Embedder:
         `UserError` as `encode` does.
         """
         normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
-        run, prompt = self._current_batcher().encode_parts, self._prompt()
+        run, prompt = self._current_batcher().encode_blocks, self._prompt()
         if prompt:
             sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
         for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
@@ -177,7 +178,8 @@ class Embedder:
         batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
         return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
-    def _require_flow(self, what: str) -> Glow:
+    def require_flow(self, what: str) -> Glow:
+        """Return the flow; raise `UserError` if there is none with a density."""
         if not isinstance(self.flow, Glow):
             raise UserError(f"{what}: {_NO_FLOW}")
         return self.flow

@@ -15,7 +15,7 @@ import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import check_local
-from bert_flow_tf.files.sentence_files import PART
+from bert_flow_tf.files.sentence_files import BLOCK_ROWS
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
@@ -322,10 +322,10 @@ class FitSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PartSettings(Settings):
+class ShardSettings(Settings):
     """The settings of a folder of embeddings, the same for all parts."""
 
-    shard_rows: int = flag(PART, "Sentences in each file.", ge=1)
+    shard_rows: int = flag(BLOCK_ROWS, "Sentences in each file.", ge=1)
     precision: str = flag("float32", "Stored type.", choices=("float32", "float16"))
     normalize_embeddings: bool = flag(False, "Scale every embedding to norm 1.", option="normalize")
     batch_size: int | None = flag(None, "Sentences per step.  [default: the fastest]", ge=1)

@@ -13,7 +13,7 @@ from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.runs.settings import PartSettings
+from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale.shards import Engine, Shard
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _ADDRESS_VARIABLES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connec
 class _Worker:
     """An actor that loads the model at its first call."""
 
-    def __init__(self, load: "Callable[[], Embedder]", folder: AnyPath, settings: PartSettings, cwd: str) -> None:
+    def __init__(self, load: "Callable[[], Embedder]", folder: AnyPath, settings: ShardSettings, cwd: str) -> None:
         os.chdir(cwd)
         self._load = functools.cache(lambda: Engine(load(), folder, settings))
 
@@ -61,7 +61,7 @@ class RayEngine(Engine):
     """
 
     def __init__(
-        self, load: "Callable[[], Embedder]", folder: AnyPath, settings: PartSettings, *, workers: int, threads: int
+        self, load: "Callable[[], Embedder]", folder: AnyPath, settings: ShardSettings, *, workers: int, threads: int
     ) -> None:
         import ray
 

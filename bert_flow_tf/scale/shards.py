@@ -21,7 +21,7 @@ from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, read_json, write_json
 from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.files.sentence_files import input_format, read_tables
-from bert_flow_tf.runs.settings import PartSettings
+from bert_flow_tf.runs.settings import ShardSettings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,7 +47,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     format_version: int = FORMAT_VERSION
     model: str
     embedding_size: Count
-    settings: PartSettings
+    settings: ShardSettings
     is_complete: bool = False
     parts: dict[str, Count] = msgspec.field(default_factory=dict)
 
@@ -160,7 +160,7 @@ class Shard(NamedTuple):
 class Engine:
     """Embed shards in this process."""
 
-    def __init__(self, model: "Embedder", folder: AnyPath, settings: PartSettings) -> None:
+    def __init__(self, model: "Embedder", folder: AnyPath, settings: ShardSettings) -> None:
         self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
         self._model, self._folder, self._settings = model, pathlib.Path(folder), settings
 
@@ -172,7 +172,7 @@ class Engine:
         import pyarrow.parquet
 
         path, settings = self._folder / shard.part, self._settings
-        embedded = self._model.encode_parts(shard.sentences, settings.batch_size, False, settings.normalize_embeddings)
+        embedded = self._model.encode_blocks(shard.sentences, settings.batch_size, False, settings.normalize_embeddings)
         with np.errstate(over="ignore"):
             stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(settings.precision)
         if not np.isfinite(stored).all():
@@ -201,7 +201,7 @@ class Job:
       overwrite: True to replace parts of another model, input or settings.
     """
 
-    def __init__(self, files: Sequence[InputFile], out: AnyPath, settings: PartSettings, *, overwrite: bool) -> None:
+    def __init__(self, files: Sequence[InputFile], out: AnyPath, settings: ShardSettings, *, overwrite: bool) -> None:
         check_local(out, str(out))
         self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
         self.new_parts = 0

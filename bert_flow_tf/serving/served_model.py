@@ -94,10 +94,10 @@ class ServedBertFlow(tf.Module):
         encoder, flow = model.encoder, model.flow
         self._latents = latents_of(flow)
         if flow is not None:
-            self.flow_variables = list(flow.variables) if self._latents == flow.forward else []
+            self.flow_variables = list(flow.variables_by_path.values()) if self._latents == flow.forward else []
             # A tf.function lets the signatures share its constants.
             self._latents = tf.function(
-                self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype)]
+                self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], tf.float32)]
             )
         pooled = encoder.in_bfloat16() if description.dtype == "bfloat16" else encoder
         # Keras would also save a layer's functions with dropout, so the module holds only its variables.

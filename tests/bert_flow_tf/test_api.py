@@ -240,11 +240,11 @@ def test_a_generator_gives_what_a_list_gives(model, monkeypatch):
         "encode_pieces",
         lambda self, p, *a, **b: computed.append(p.nrows()) or encode(self, p, *a, **b),
     )
-    monkeypatch.setattr(sentence_files, "PART", 2)
+    monkeypatch.setattr(sentence_files, "BLOCK_ROWS", 2)
     np.testing.assert_allclose(model.encode(sentence for sentence in SENTENCES), expected, rtol=0, atol=1e-5)
     # "w4" is in the first part and in the third.
     assert computed == [5]
-    found = list(model.encode_parts(iter(SENTENCES)))
+    found = list(model.encode_blocks(iter(SENTENCES)))
     assert [part for part, _ in found] == [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:]]
     np.testing.assert_allclose(np.concatenate([values for _, values in found]), expected, rtol=0, atol=1e-5)
 

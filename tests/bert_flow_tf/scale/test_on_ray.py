@@ -15,6 +15,7 @@ import time
 import pytest
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale import on_ray
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refusal, refused, succeeds, user_error
@@ -73,7 +74,7 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encode
         lines = [json.dumps({"sentence": f"w{i % 50} w{i % 7} {name}"}) for i in range(400)]
         (tmp_path / "texts" / f"{name}.jsonl").write_text("\n".join(lines))
     texts, out, expected = tmp_path / "texts" / "*.jsonl", tmp_path / "out", tmp_path / "expected"
-    BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(texts, expected, shard_rows=1)
+    BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(texts, expected, ShardSettings(shard_rows=1))
     command = ("encode-folder", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--shard_rows", 1)
     encode = functools.partial(start, *command, "--input", texts, "--out", out, "--workers", 2)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, Parts
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refused, succeeds, user_error
@@ -25,7 +26,7 @@ def folder(model, tmp_path_factory):
     """Embeddings of the sentences in six parts of 50 rows."""
     path = tmp_path_factory.mktemp("parts")
     (path / "x.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES))
-    model.encode_dataset(path / "x.txt", path / "embeddings", shard_rows=50)
+    model.encode_dataset(path / "x.txt", path / "embeddings", ShardSettings(shard_rows=50))
     return path / "embeddings"
 
 
@@ -65,7 +66,7 @@ def test_a_folder_that_cannot_be_learned_from_is_named(tiny_encoder_dir, model, 
     unit, none, altered, partial = (tmp_path / name for name in ("unit", "none", "altered", "partial"))
     for out, text, options in ((unit, "w1\nw2\n", {"normalize_embeddings": True}), (none, "", {})):
         (tmp_path / "x.txt").write_text(text)
-        model.encode_dataset(tmp_path / "x.txt", out, **options)
+        model.encode_dataset(tmp_path / "x.txt", out, ShardSettings(**options))
     part = shutil.copytree(folder, altered) / "part-00000-00003.parquet"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
     manifest = shutil.copytree(folder, partial) / MANIFEST

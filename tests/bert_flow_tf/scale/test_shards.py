@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, input_files
 from tests.refusals import bert_flow, files_below, refused, succeeds, user_error
 
@@ -33,9 +34,12 @@ def tables(tmp_path_factory):
 @pytest.fixture(scope="module")
 def again(model, tables):
     """A function that embeds them in parts of 7 rows."""
-    return lambda out, names="*", by=model, **changes: by.encode_dataset(
-        f"{tables}/{names}.parquet", out, **{"keep": ["id"], "shard_rows": 7} | changes
-    )
+
+    def embed(out, names="*", by=model, keep=("id",), overwrite=False, **settings):
+        shards = ShardSettings(**{"shard_rows": 7} | settings)
+        return by.encode_dataset(f"{tables}/{names}.parquet", out, shards, keep=keep, overwrite=overwrite)
+
+    return embed
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +156,7 @@ def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, 
 
 
 def test_an_embedding_that_float16_cannot_hold_is_named(model, again, tmp_path, monkeypatch):
-    monkeypatch.setattr(model, "encode_parts", lambda texts, *arguments: [(texts, np.full([len(texts), 32], 1e6))])
+    monkeypatch.setattr(model, "encode_blocks", lambda texts, *arguments: [(texts, np.full([len(texts), 32], 1e6))])
     with user_error("part-00000-00000.parquet: found an embedding that is not finite in float16"):
         again(tmp_path / "out", precision="float16")
 

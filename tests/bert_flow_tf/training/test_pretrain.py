@@ -121,7 +121,7 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     shutil.copytree(out, copy)
     started = BertFlow.from_hub(small_encoder_dir, pooling="cls", max_seq_length=9)
     capsys.readouterr()
-    model = started.pretrain(SENTENCES, copy, overwrite=True, **SETTINGS | {"seed": 5, "steps": 3})
+    model = started.pretrain(SENTENCES, copy, PretrainSettings(**SETTINGS | {"seed": 5, "steps": 3}), overwrite=True)
     assert "step" not in capsys.readouterr().err
     assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 5
     assert (model.sentence_embedding_type, model.max_seq_length, model.source.bert_hub) == ("cls", 9, str(copy))
