@@ -38,9 +38,9 @@ def sets_of_pairs(glue_dir: str, senteval_dir: str) -> dict[str, Pairs]:
             genre, a, b, score = (line.split("\t")[column] for column in columns)
             if score != "score":
                 genres.setdefault(f"STS-B {genre.removeprefix('main-').rstrip('s')}", []).append((a, b, float(score)))
-    parts = [read_task("sickr", glue_dir=glue_dir, split=split).parts["sickr"] for split in ("train", "dev", "test")]
+    parts = [read_task("sickr", glue_dir=glue_dir, split=split).subsets["sickr"] for split in ("train", "dev", "test")]
     scored = {"SICK": parts} | {
-        name: [one] for name, one in read_task("sts12", senteval_dir=senteval_dir).parts.items()
+        name: [one] for name, one in read_task("sts12", senteval_dir=senteval_dir).subsets.items()
     }
     others = {
         name: [

@@ -27,16 +27,12 @@ if TYPE_CHECKING:
 @click.option("--glue_dir", metavar="DIR", help="Folder that holds STS-B, SICK-R, …")
 @SENTEVAL_OPTION
 @click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]")
-@click.option("--original_protocol", is_flag=True, help="Classify embeddings of norm 1, in 5 folds.")
 @click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
-def evaluate(
-    model: ModelOptions, names: list[str], out: str | None, overwrite: bool, original_protocol: bool, **data: str | None
-) -> None:
-    """Score embeddings on tasks by Spearman, AUC or accuracy, times 100.
+def evaluate(model: ModelOptions, names: list[str], out: str | None, overwrite: bool, **data: str | None) -> None:
+    """Score embeddings on tasks by Spearman or AUC, times 100.
 
-    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp. With the prefix senteval:, mr, cr, subj, mpqa, sst2,
-    trec, mrpc and sicke are classified by a logistic regression in 10 folds.
+    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp.
 
     sts12 to sts16 have several sets: wmean is the mean over them weighted by size, mean is the plain mean, and all is
     the correlation of all pairs. A model with a flow is also scored without it; a fall of more than 0.5 is marked.
@@ -49,19 +45,19 @@ def evaluate(
     from bert_flow_tf.data.scored_tasks import read_task
 
     tasks = [read_task(name, **data) for name in names]
-    results = scores_of("bert-flow evaluate", model.load(), tasks, original_protocol)
+    results = scores_of("bert-flow evaluate", model.load(), tasks)
     click.echo(scores_table(results).to_text())
     if path:
         write_results(path, results)
 
 
-def scores_of(command: str, loaded: "BertFlow", tasks: "Sequence[ScoredTask]", original_protocol: bool) -> "Scores":
+def scores_of(command: str, loaded: "BertFlow", tasks: "Sequence[ScoredTask]") -> "Scores":
     """Score a model for a command, with its flow and without."""
-    from bert_flow_tf.evaluation.evaluate import score_tasks
+    from bert_flow_tf.evaluation.protocols import score_tasks
     from bert_flow_tf.results.records import Scores
 
     if loaded.flow is None:
-        scored = score_tasks(loaded.encode, tasks, original_protocol)
+        scored = score_tasks(loaded.encode, tasks)
         return Scores(made_by=made_by(command), model=loaded.record, tasks=scored)
     pooled: list[np.ndarray] = []
 
@@ -69,6 +65,6 @@ def scores_of(command: str, loaded: "BertFlow", tasks: "Sequence[ScoredTask]", o
         pooled.append(loaded.encode_pooled(sentences))
         return loaded.after_flow(pooled[0])
 
-    after = score_tasks(encode, tasks, original_protocol)
-    before = score_tasks(lambda sentences: pooled[0], tasks, original_protocol)
+    after = score_tasks(encode, tasks)
+    before = score_tasks(lambda sentences: pooled[0], tasks)
     return Scores(made_by=made_by(command), model=loaded.record, tasks=after, without_flow=before)

@@ -39,7 +39,7 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
         locked_folder(folders[name], PREPARED_FOLDER, overwrite=overwrite)
         tasks[name] = [read_task(key, senteval_dir=senteval_dir) for key in keys]
     for name, folder in folders.items():
-        parts = [part for task in tasks[name] for part in task.parts.values()]
+        parts = [part for task in tasks[name] for part in task.subsets.values()]
         if parts:
             pairs, source = {"full": sum(map(len, parts))}, ", ".join(task.source for task in tasks[name])
             write_task(folder, TASKS["sts-12"], {"train": concatenate(parts)}, source)

@@ -83,7 +83,7 @@ def reproduce(
                 raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
             folder = folders[task.name] = pathlib.Path(out, "data", task.title)
             output_folder(folder, PREPARED_FOLDER, overwrite=True, flag=f"--out={out}: {folder}")
-            write_task(folder, TASKS["sts-12"], {"train": concatenate([*task.parts.values()])}, task.source)
+            write_task(folder, TASKS["sts-12"], {"train": concatenate([*task.subsets.values()])}, task.source)
     stages: list[Stage] = []
     scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}
     for seed, task in itertools.product(seeds, tasks):

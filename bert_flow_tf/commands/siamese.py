@@ -47,7 +47,7 @@ def run(settings: RunSettings) -> None:
     if not settings.scores_checkpoint_alone:
         path = settings.output_dir / EVALUATION_FILE
         output_file(path, overwrite=settings.overwrite, flag=str(path))
-    train_and_score(settings, lambda trained: _write_senteval(path, trained, tasks, scoring.original_protocol))
+    train_and_score(settings, lambda trained: _write_senteval(path, trained, tasks))
 
 
 def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
@@ -58,14 +58,12 @@ def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
     return [read_task(senteval.NAMES[name], senteval_dir=settings.senteval_dir) for name in names]
 
 
-def _write_senteval(
-    path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask], original_protocol: bool
-) -> None:
+def _write_senteval(path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask]) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
 
     model = BertFlow(trained.model.encoder, trained.model.flow, trained.model.encoder.source, record=trained.record)
-    results = scores_of("run_siamese", model, tasks, original_protocol)
+    results = scores_of("run_siamese", model, tasks)
     print(scores_table(results).to_text())
     if path:
         write_json(path, results)

@@ -81,7 +81,7 @@ class Task:
       is_regression: True if the label is a score for the cosine, False if it is a class.
       label_names: words for the labels 0, 1, …; empty if the file has numbers.
       label_max: the highest score (the lowest is 0); label / label_max is the target of the cosine.
-      metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
+      metric: "spearman", "auc" (of the cosine against the label), or "accuracy" of a trained classifier.
       sibling: a folder beside the given folder, to read instead of it; None to read the given folder.
       skips_incomplete_rows: True to skip rows with too few columns, as the published files have, with a warning.
     """

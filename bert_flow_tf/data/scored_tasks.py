@@ -1,4 +1,4 @@
-"""Tasks that embeddings are scored on, by similarity or by a classifier.
+"""Tasks that embeddings are scored on, by similarity.
 
 Source: Li et al. 2020, section 4.1 (STS, SICK-R) and section 4.3 (QNLI by AUC on its dev set, because its test labels
 are not public).
@@ -13,7 +13,7 @@ from bert_flow_tf.data import senteval, tasks
 from bert_flow_tf.data.pair_files import Examples
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 
-_TITLES = {"stsb": "STS-B", "sickr": "SICK-R", f"{senteval.PREFIX}sicke": "SICK-E"}
+_TITLES = {"stsb": "STS-B", "sickr": "SICK-R"}
 _TITLES |= {name: f"STS-{name[3:]}" for name in senteval.SUBSETS}
 
 
@@ -24,10 +24,9 @@ class ScoredTask:
     Attributes:
       name: lower case, as in `bert-flow evaluate --tasks`.
       title: the paper's name.
-      metric: "spearman" (with Pearson's correlation) or "auc" of the cosines, or "accuracy" of a classifier.
+      metric: "spearman" (with Pearson's correlation) or "auc" of the cosines.
       split, source: name of the scored split, and of its folder.
-      parts: examples by name. For a similarity: the sub-sets, with gold scores; a task without sub-sets has
-        one of its own name. For a classifier: `train`, `test` and perhaps `dev`; only `all` with cross-validation.
+      subsets: pairs with gold scores by sub-set; a task without sub-sets has one of its own name.
     """
 
     name: str
@@ -35,15 +34,15 @@ class ScoredTask:
     metric: str
     split: str
     source: str
-    parts: Mapping[str, Examples]
+    subsets: Mapping[str, Examples]
 
     @property
     def sentences(self) -> list[str]:
-        return [sentence for part in self.parts.values() for sentence in part.sentences_a + part.sentences_b]
+        return [sentence for pairs in self.subsets.values() for sentence in pairs.sentences_a + pairs.sentences_b]
 
-    def label(self, part: str) -> str:
+    def label(self, subset: str) -> str:
         """Return the names of task and sub-set, for messages."""
-        return self.name if part == self.name else f"{self.name}, {part}"
+        return self.name if subset == self.name else f"{self.name}, {subset}"
 
 
 def read_task(
@@ -53,7 +52,7 @@ def read_task(
     senteval_dir: str | os.PathLike | None = None,
     split: str | None = None,
 ) -> ScoredTask:
-    """Read a task with its gold scores or classes.
+    """Read a task with its gold scores.
 
     Args:
       name: a task of `senteval.TASKS`, or a scored one of `tasks.TASKS`; `STS-B` or `stsb`.
@@ -70,15 +69,15 @@ def read_task(
     if key in senteval.TASKS:
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test or none, because SentEval fixes it")
-        folder, split = senteval.find_folder(senteval_dir, task), "all" if "all" in task.files else "test"
-        source, parts = str(folder), {part: senteval.read_part(task, folder, part) for part in task.files}
+        folder, split = senteval.find_folder(senteval_dir, task), "test"
+        source, subsets = str(folder), {name: senteval.read_subset(task, folder, name) for name in task.files}
     elif glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
     else:
         split = split or ("test" if "gold" in task.files else "dev")
         source = str(pathlib.Path(glue_dir, task.directory))
-        parts = {key: read_scored_split(task, glue_dir, split)}
-    return ScoredTask(key, task_title(task.name), task.metric, split, source, parts)
+        subsets = {key: read_scored_split(task, glue_dir, split)}
+    return ScoredTask(key, task_title(task.name), task.metric, split, source, subsets)
 
 
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str) -> Examples:
@@ -97,5 +96,5 @@ def task_key(name: str) -> str:
 
 
 def task_title(name: str) -> str:
-    title = name.upper().removeprefix(senteval.PREFIX.upper()).removesuffix("-REGRESSION")
+    title = name.upper().removesuffix("-REGRESSION")
     return _TITLES.get(task_key(name), title)

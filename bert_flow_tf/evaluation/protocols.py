@@ -6,11 +6,12 @@ points, so every figure names its protocol.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from absl import logging
 
 from bert_flow_tf.data import tasks
 from bert_flow_tf.data.scored_tasks import ScoredTask
@@ -30,11 +31,11 @@ class SubsetScores(msgspec.Struct, frozen=True, kw_only=True):
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of a task by metric and protocol.
 
-    A single set has only the protocol "all". A classifier's regularisation was chosen for the best `dev_accuracy`.
+    A single set has only the protocol "all".
     """
 
     title: str  # the paper's name
-    metric: str  # the main metric: "spearman", "auc" or "accuracy"
+    metric: str  # the main metric: "spearman" or "auc"
     split: str
     source: str  # folder or data set of the pairs
     pairs: Count
@@ -99,13 +100,32 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str
     return ab / np.sqrt(aa * bb)
 
 
+def score_tasks(encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[ScoredTask]) -> dict[str, TaskScores]:
+    """Return each task's scores by name.
+
+    `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once. Raises `UserError` if
+    it returns values that are not finite, or if a score is undefined.
+    """
+    distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
+    embeddings, rows = np.asarray(encode(distinct)), {sentence: row for row, sentence in enumerate(distinct)}
+    results = {}
+    for task in tasks:
+        logging.info("scoring %s", task.title)
+        similarities = []
+        for name, pairs in task.subsets.items():
+            a, b = (embeddings[[rows[one] for one in side]] for side in (pairs.sentences_a, pairs.sentences_b))
+            similarities.append(cosines(a, b, task.label(name)))
+        results[task.name] = score_task(task, similarities)
+    return results
+
+
 def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScores:
     """Return a task's scores from each sub-set's similarities."""
     subsets = {
         name: SubsetScores(pairs=len(part), by_metric=score_pairs(values, part.labels, task.metric, task.label(name)))
-        for (name, part), values in zip(task.parts.items(), similarities, strict=True)
+        for (name, part), values in zip(task.subsets.items(), similarities, strict=True)
     }
-    all_values, gold = np.concatenate(similarities), np.concatenate([part.labels for part in task.parts.values()])
+    all_values, gold = np.concatenate(similarities), np.concatenate([part.labels for part in task.subsets.values()])
     scores = {name: {"all": one} for name, one in score_pairs(all_values, gold, task.metric, task.name).items()}
     for metric in scores if len(subsets) > 1 else ():
         values, sizes = zip(*((subset.by_metric[metric], subset.pairs) for subset in subsets.values()), strict=True)
@@ -152,7 +172,7 @@ def score_predictions(
 
 def score_prediction_file(task: ScoredTask, path: str | os.PathLike) -> TaskScores:
     """Return a task's scores from a file of cosines, one per pair."""
-    ends = np.cumsum([len(part) for part in task.parts.values()])
+    ends = np.cumsum([len(part) for part in task.subsets.values()])
     return score_task(task, np.split(read_predictions(path), ends[:-1]))
 
 

@@ -38,7 +38,6 @@ _neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted but ignored"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
 _ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
-_SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
 # A calibration that `BertFlow.fit` can learn.
 FIT_METHOD = re.compile(r"flow|whitening(-[1-9][0-9]*)?|sn|(sn\+)?natsv-[1-9][0-9]*")
 
@@ -186,9 +185,8 @@ class ScoringSettings(Settings):
     do_predict_on_full: bool = _neutral(False, "Predict on test, dev and train.")
     eval_checkpoint_name: str | None = _neutral(None, "Name of the checkpoint to predict with, if not the latest.")
     do_senteval: bool = _neutral(False, f"Score --senteval_tasks; write a run's scores to {EVALUATION_FILE}.")
-    senteval_tasks: str = _neutral("", f"Comma-separated: {_SENTEVAL_TASKS}.")
+    senteval_tasks: str = _neutral("", "Comma-separated: STS12 to STS16.")
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
-    original_protocol: bool = _neutral(False, "Classify embeddings of norm 1, in 5 folds, on --senteval_tasks.")
 
     @property
     def scores(self) -> bool:

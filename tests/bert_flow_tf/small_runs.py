@@ -67,11 +67,8 @@ def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0, gold=False):
 
 
 def write_senteval(folder, words):
-    """Write STS-12 and SST2 as in SentEval; return their folder.
-
-    A tenth of STS-12 has no gold scores; the words of SST2 tell the class.
-    """
-    rng, half = np.random.default_rng(0), len(words) // 2
+    """Write STS-12 as in SentEval; return the folder. A tenth has no gold scores."""
+    rng = np.random.default_rng(0)
 
     def sentence(known):
         return " ".join(rng.choice(known, rng.integers(2, 6)))
@@ -80,9 +77,6 @@ def write_senteval(folder, words):
         sts = folder / "STS" / "STS12-en-test"
         write_tsv(sts / f"STS.input.{subset}.txt", [[sentence(words), sentence(words)] for _ in range(10 * i)])
         write_tsv(sts / f"STS.gs.{subset}.txt", [[f"{rng.uniform(0, 5):.2f}" if k % 10 else ""] for k in range(10 * i)])
-    for name in ("train", "dev", "test"):
-        rows = [[sentence(known), f"{i}"] for i, known in enumerate((words[:half], words[half:])) for _ in range(20)]
-        write_tsv(folder / "downstream" / "SST" / "binary" / f"sentiment-{name}", rows)
     return folder
 
 

@@ -45,7 +45,7 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, sent
     assert result["source"] == str(senteval_dir / "STS" / "STS12-en-test")
     # The figures are those of the model's own embeddings and cosines.
     model = BertFlow.load(finished_run)
-    subset = read_task("sts12", senteval_dir=senteval_dir).parts["surprise.SMTnews"]
+    subset = read_task("sts12", senteval_dir=senteval_dir).subsets["surprise.SMTnews"]
     cosines = model.similarity_pairwise(subset.sentences_a, subset.sentences_b)
     expected = stats.pearsonr(cosines, subset.labels).statistic
     assert result["subsets"]["surprise.SMTnews"]["by_metric"]["pearson"] == pytest.approx(expected, abs=1e-5)
@@ -67,16 +67,3 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, sent
     of_saved = json.loads((saved / "evaluation.json").read_text())
     assert (of_saved["tasks"], of_saved["model"]["flow"]) == (written["tasks"], written["model"]["flow"])
     assert of_saved["model"]["encoder"]["weights"] == written["model"]["encoder"]["weights"]
-
-
-def test_sentevals_classes_are_scored_beside_similarities(finished_run, senteval_dir, tmp_path):
-    out = tmp_path / "scores.json"
-    arguments = ("--tasks", "senteval:sst2,sts12", "--senteval_dir", senteval_dir, "--out", out)
-    printed = succeeds("evaluate", "--model", finished_run, *arguments)
-    record = json.loads(out.read_text())
-    for scores in (record["tasks"], record["without_flow"]):
-        assert list(scores) == ["senteval:sst2", "sts12"]
-        assert scores["senteval:sst2"]["by_metric"]["accuracy"]["all"] > 0.7 and scores["senteval:sst2"]["pairs"] == 40
-    (row,) = [line for line in printed.splitlines() if " senteval:sst2 " in line]
-    assert f"{100 * record['tasks']['senteval:sst2']['by_metric']['accuracy']['all']:.2f}" in row and "accuracy" in row
-    assert "--senteval_dir: missing" in refused("evaluate", "--model", finished_run, *arguments[:2])

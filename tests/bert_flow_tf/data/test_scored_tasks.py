@@ -5,7 +5,7 @@ import pytest
 
 from bert_flow_tf.data.pair_files import FileLayout, Task
 from bert_flow_tf.data.scored_tasks import read_task
-from bert_flow_tf.data.senteval import SUBSETS, read_part
+from bert_flow_tf.data.senteval import SUBSETS, read_subset
 from tests.refusals import user_error
 
 PAIRS = [
@@ -41,7 +41,7 @@ def write_set(folder, name, gold):
 )
 def test_a_pair_with_an_empty_gold_line_is_left_out(tmp_path, gold, kept):
     write_set(tmp_path, "kitchen", gold)
-    pairs = read_part(KITCHEN, tmp_path, "kitchen")
+    pairs = read_subset(KITCHEN, tmp_path, "kitchen")
     assert list(zip(pairs.sentences_a, pairs.sentences_b, strict=True)) == [PAIRS[i] for i in kept]
     np.testing.assert_array_equal(pairs.labels, np.array([4.5, 0.0, 3.75])[kept], strict=True)
 
@@ -64,7 +64,7 @@ def test_a_set_that_does_not_fit_is_named_with_file_and_line(tmp_path, line, gol
     if gold is None:
         paths[1].unlink()
     with user_error(found.format(*paths)):
-        read_part(KITCHEN, tmp_path, "kitchen")
+        read_subset(KITCHEN, tmp_path, "kitchen")
 
 
 @pytest.mark.parametrize("year", SUBSETS)
@@ -73,7 +73,7 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
     for subset in SUBSETS[year]:
         write_set(folder, subset, "4.5\n0\n3.75\n")
     task = read_task(year, senteval_dir=tmp_path)
-    assert [(name, len(part)) for name, part in task.parts.items()] == [(name, 3) for name in SUBSETS[year]]
+    assert [(name, len(part)) for name, part in task.subsets.items()] == [(name, 3) for name in SUBSETS[year]]
     assert (task.title, task.metric, task.split) == (f"STS-{year[3:]}", "spearman", "test")
     assert task.source == str(folder)
     # The paper writes it like this.
@@ -84,6 +84,9 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
     ("name", "options", "found"),
     [
         ("stsb", {}, "glue_dir: missing"),
+        ("sts12", {}, "senteval_dir: missing"),
+        ("sts12", {"senteval_dir": "missing"}, "STS12-en-test: no such folder"),
+        ("sts12", {"senteval_dir": ".", "split": "dev"}, "split: found dev for sts12"),
         ("sts17", {}, "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16"),
     ],
 )
@@ -108,18 +111,18 @@ def test_gold_is_that_of_mrpcs_test_file_and_of_qnlis_dev_set(tmp_path):
     write(folder / "msr_paraphrase_test.txt", [["Quality", *columns], *gold])
     task = read_task("mrpc", glue_dir=tmp_path)
     assert (task.metric, task.split, task.title) == ("auc", "test", "MRPC")
-    np.testing.assert_array_equal(task.parts["mrpc"].labels, [1.0, 0.0])
+    np.testing.assert_array_equal(task.subsets["mrpc"].labels, [1.0, 0.0])
     rows = [["index", "question", "sentence", "label"], ["0", *PAIRS[0], "entailment"]]
     write(tmp_path / "QNLI-Regression" / "dev.tsv", rows)
     task = read_task("qnli", glue_dir=tmp_path)
-    assert (task.metric, task.split, task.title, task.parts["qnli"].labels.tolist()) == ("auc", "dev", "QNLI", [1.0])
+    assert (task.metric, task.split, task.title, task.subsets["qnli"].labels.tolist()) == ("auc", "dev", "QNLI", [1.0])
 
 
 def test_published_sets_have_their_published_sizes(reference_data):
     # SentEval's own counts of STS 2012: 3,108 pairs, all of them with a gold score.
-    subsets = read_task("sts12", senteval_dir=reference_data / "data/senteval/data").parts
+    subsets = read_task("sts12", senteval_dir=reference_data / "data/senteval/data").subsets
     sizes = {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}
     assert {name: len(part) for name, part in subsets.items()} == sizes
     assert subsets["MSRpar"].labels[0] == 4.4
     task = read_task("sick-r", glue_dir=reference_data / "data/glue")
-    assert (task.title, len(task.parts["sickr"])) == ("SICK-R", 4927)
+    assert (task.title, len(task.subsets["sickr"])) == ("SICK-R", 4927)
