@@ -15,14 +15,14 @@ from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
+from bert_flow_tf.evaluation.thresholds import threshold
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
-from bert_flow_tf.model.embedder import Embedder
+from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.provenance import encoder_record
-from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, run_checkpoint
-from bert_flow_tf.runs.record import Model, model_at
+from bert_flow_tf.runs.record import Model, Threshold, Verdict, model_at
 from bert_flow_tf.runs.settings import (
     DTYPES,
     FitSettings,
@@ -56,10 +56,11 @@ class BertFlow(Embedder):
     The arguments are those of `model.embedder.Embedder`.
 
     Attributes:
-      history_: `training.fitting.History` of the last `fit` or `fit_dataset`; None before.
+      history_: `training.fitting.History` of the last `fit` or `fit_dataset`; after `from_pretrained`, its `verdict`,
+        or None.
     """
 
-    history_: fitting.History | None = None
+    history_: fitting.History | Verdict | None = None
 
     @classmethod
     def from_hub(
@@ -114,6 +115,7 @@ class BertFlow(Embedder):
             loaded = cls(model.encoder, model.flow, source, record=saved.model, dtype=dtype)
             for name in ("prompts", "default_prompt_name", "similarity_fn_name"):
                 setattr(loaded, name, getattr(saved, name))
+            loaded.history_ = saved.model.flow.verdict if saved.model.flow else None
             return loaded
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
@@ -294,6 +296,10 @@ class BertFlow(Embedder):
         """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
         return self.require_flow("sample").sample(n, seed).numpy()
 
+    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
+        """Return the cosine of random pairs, see `evaluation.thresholds.threshold`."""
+        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
+
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Return the cosines, float32 [n, m], of sentences or embeddings.
 
@@ -358,7 +364,8 @@ class BertFlow(Embedder):
 
         Args:
           sentences: a repeated sentence counts each time.
-          method: "flow", "whitening[-D]", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`.
+          method: "flow", "centre", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
+            `evaluation.calibration`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           flow_model_config: name of a shipped configuration, or a JSON file.
           epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most likely.
@@ -373,11 +380,8 @@ class BertFlow(Embedder):
         """
         flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
-        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar}
+        options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}
         return self._set_fitted(fitting.fit_sentences(self.encode_pooled, sentences, settings, pairs, **options))
-
-    def _reduce(self, z: Any) -> np.ndarray:
-        return reduce_dimension(tf.convert_to_tensor(z), self.low_dim).numpy()
 
     def _set_fitted(self, fitted: fitting.Fitted) -> "BertFlow":
         settings = fitted.record.training.settings | {"dtype": self.dtype}
@@ -404,7 +408,7 @@ class BertFlow(Embedder):
         flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
         pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
-        options: Any = {"reduce": self._reduce, "show_progress_bar": show_progress_bar}
+        options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}
         return self._set_fitted(
             fitting.fitted(self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options)
         )
@@ -462,6 +466,7 @@ class BertFlow(Embedder):
         `from_pretrained(repo_id)` loads it again. The options are those of `huggingface_hub.ModelHubMixin.push_to_hub`.
         Raises `UserError` if the Hub rejects it.
         """
+        warn_if_harmful("push_to_hub", self.record.flow)
         return saved_model.push_to_hub(self, repo_id, **options)
 
     @suggesting_arguments

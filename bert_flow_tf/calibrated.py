@@ -1,6 +1,7 @@
 """Calibrate embeddings of any encoder: a sentence-transformers model or a function."""
 
 import contextlib
+import functools
 import importlib
 import os
 import pathlib
@@ -11,10 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.evaluation.thresholds import threshold
+from bert_flow_tf.evaluation.witness import Compared, Encode
 from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.runs.record import Flow, Result, Training, made_by
+from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
+from bert_flow_tf.runs.record import Flow, Result, Threshold, Training, made_by
 from bert_flow_tf.runs.settings import FitSettings, chosen, suggesting_arguments
 from bert_flow_tf.serving.formats import CALIBRATION_FOLDER
 from bert_flow_tf.training import fitting
@@ -39,7 +43,6 @@ Encoder = Any
 class CalibrationRecord(Result, frozen=True, kw_only=True, tag="calibration"):
     flow: Flow
     normalize: bool
-    verdict: str  # `History` in words; "" if nothing was measured
 
 
 class Calibrated:
@@ -49,7 +52,7 @@ class Calibrated:
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
       calibration: the flow or affine map.
       record: its method, configuration and training.
-      history_: `training.fitting.History` of `calibrate`, or its words after `load_calibration`.
+      history_: `training.fitting.History` of `calibrate`, or its `verdict` after `load_calibration`.
     """
 
     def __init__(
@@ -77,12 +80,16 @@ class Calibrated:
         z = np.concatenate(parts) if parts else u
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
+    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
+        """Return the cosine of random pairs, see `evaluation.thresholds.threshold`."""
+        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
+
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """Write the calibration, without the encoder; `load_calibration` reads it."""
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
             write_calibration(new, self.calibration)
             made = made_by("calibrate")
-            values: Any = {"flow": self.record, "normalize": self.normalize, "verdict": str(self.history_)}
+            values: Any = {"flow": self.record, "normalize": self.normalize}
             write_json(new / RECORD_FILE, CalibrationRecord(made_by=made, **values))
         return pathlib.Path(folder)
 
@@ -97,6 +104,7 @@ class Calibrated:
           UserError: the format does not fit, the path exists, or the couplings have no dense layers.
         """
         path = pathlib.Path(path)
+        warn_if_harmful("export", self.record)
         if format == "sentence-transformers":
             if not hasattr(self.encoder, "_modules"):
                 raise ArgumentError("format: found sentence-transformers without its model, expected .npz or .onnx")
@@ -171,6 +179,33 @@ def calibrate(
     return Calibrated(encoder, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
 
 
+def compare(
+    encoder: Encoder | Embedder,
+    sentences: Iterable[str],
+    methods: Sequence[str] = ("centre", "whitening", "flow"),
+    *,
+    pairs: fitting.Pairs | None = None,
+    settings: FitSettings | None = None,
+    show_progress_bar: bool | None = None,
+) -> list[Compared]:
+    """Learn several calibrations of an encoder; return their figures.
+
+    The first row is the encoder as it is; `evaluation.witness.recommended` picks a row.
+
+    Args:
+      encoder: a `BertFlow`, whose flow is ignored, or as in `calibrate`.
+      pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
+      settings: the flow's; `method` is ignored.
+
+    The errors are those of `BertFlow.fit`.
+    """
+    options: Any = {"show_progress_bar": show_progress_bar}
+    encode: Encode = functools.partial(_encode, encoder)
+    if isinstance(encoder, Embedder):
+        encode, options["reduce"] = encoder.encode_pooled, encoder.reduce
+    return fitting.compare(encode, sentences, methods, settings or FitSettings(), pairs, **options)
+
+
 def calibrate_array(embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False) -> Calibrated:
     """Learn a calibration of embeddings [n, D], without a verdict."""
     fitted = fitting.fit_array(_array(embeddings), settings)
@@ -184,9 +219,9 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
     path = pathlib.Path(folder, RECORD_FILE)
     if not path.exists():
         config = getattr(calibration, "config", None)
-        return Calibrated(encoder, calibration, Flow(config=config, training=Training()), "")
+        return Calibrated(encoder, calibration, Flow(config=config, training=Training()), None)
     record = read_json(path, CalibrationRecord, expected="a calibration's record")
-    return Calibrated(encoder, calibration, record.flow, record.verdict, normalize=record.normalize)
+    return Calibrated(encoder, calibration, record.flow, record.flow.verdict, normalize=record.normalize)
 
 
 def _encode(encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None) -> np.ndarray:

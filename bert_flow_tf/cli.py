@@ -18,10 +18,11 @@ _GROUPS = {
         "encode-folder": "Write the embeddings of many files.",
         "similarity": "Print the cosine of two sentences, or of pairs.",
         "search": "Find sentences that are similar to a query.",
+        "duplicates": "Group the rows of a file that say nearly the same.",
     },
     "Evaluate": {
-        "evaluate": "Score embeddings on similarity and classification tasks.",
-        "calibrate": "Compare the flow with other calibrations.",
+        "evaluate": "Score embeddings on similarity tasks.",
+        "compare": "Compare calibrations on your sentences and pairs.",
         "analyze": "Measure isotropy, word frequency or lexical effects.",
         "reproduce": "Train and score rows of the paper's tables.",
         "report": "Write one page that compares results with the paper.",

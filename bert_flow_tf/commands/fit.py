@@ -1,5 +1,6 @@
 """`bert-flow fit`: learn a flow on your sentences."""
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,6 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.embedding_files import open_array
-from bert_flow_tf.files.reading import reading
-from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.model.saved_model import SAVED_MODEL
 from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.scale.shards import Parts
@@ -18,17 +17,17 @@ from bert_flow_tf.serving.formats import CALIBRATION_FOLDER
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.training.fitting import Pairs
 
 
 @click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
 @opt.model_options("bert_hub", required=False)
-@click.option("--sentence_transformer", metavar="NAME", help="Any sentence-transformers model.")
+@opt.SENTENCE_TRANSFORMER
 @opt.sentence_options(required=False)
 @click.option("--embeddings", metavar="PATH", help="Folder of encode-folder, or any .npy.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@click.option("--pairs", metavar="FILE.tsv", help="Two sentences and a score per line.")
+@opt.with_options(opt.PAIR_OPTIONS)
 @opt.setting_options(FitSettings)
+@click.option("--only_if_helps", is_flag=True, help="Else write nothing, status 1.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
     model: opt.ModelOptions,
@@ -37,7 +36,9 @@ def fit(
     embeddings: str | None,
     out: str,
     pairs: str | None,
+    pair_columns: str | None,
     settings: FitSettings,
+    only_if_helps: bool,
     overwrite: bool,
 ) -> None:
     """Learn a flow on sentences and save it with its encoder.
@@ -64,25 +65,27 @@ def fit(
         count = len(open_array(embeddings)) if is_array else Parts(embeddings).rows
     if count < settings.batch_size:
         raise UserError(f"--train_batch_size: found {settings.batch_size}, expected at most the {count} sentences")
-    arguments: dict[str, Any] = {**vars(settings), "pairs": _read_pairs(pairs) if pairs else None}
+    arguments: dict[str, Any] = {**vars(settings), "pairs": opt.read_pairs(pairs, pair_columns) if pairs else None}
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     if kind is CALIBRATION_FOLDER:
         from bert_flow_tf.calibrated import calibrate, calibrate_array
 
         if sentence_transformer:
-            from sentence_transformers import SentenceTransformer
-
-            learned: Any = calibrate(SentenceTransformer(sentence_transformer), texts, **arguments)
+            learned: Any = calibrate(opt.load_sentence_transformer(sentence_transformer), texts, **arguments)
         else:
             learned = calibrate_array(open_array(str(embeddings)), settings)
         record = learned.record
     else:
         learned = _fit_model(model, embeddings, texts, arguments)
         record = learned.record.flow
+    verdict = record.verdict
+    if verdict:
+        click.echo(verdict)
+    if only_if_helps and not (verdict and verdict.claim == "helps"):
+        click.echo(f"nothing written: the verdict is {verdict.claim if verdict else 'missing'}", err=True)
+        sys.exit(1)
     learned.save(path, overwrite=overwrite)
-    if measures := str(learned.history_):
-        click.echo(measures)
     found = record.training.settings
     training = f"{found['steps']} steps" if "steps" in found else settings.method
     click.echo(f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, {training})")
@@ -102,9 +105,3 @@ def _fit_model(
         return loaded.fit(texts, **arguments)
     del arguments["method"], arguments["dev_fraction"]
     return loaded.fit_dataset(embeddings, **arguments)
-
-
-def _read_pairs(path: str) -> "Pairs":
-    rows = list(read_sentences(path, file_format="tsv", columns=["1", "2", "3"]))
-    with reading(path, "two sentences and a number in each line"):
-        return [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]

@@ -12,15 +12,17 @@ import click
 
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.errors import UserError, suggest, suggest_file
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed, suggest, suggest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.files.sentence_files import INPUT_FORMATS, read_sentences
+from bert_flow_tf.files.reading import reading
+from bert_flow_tf.files.sentence_files import BLOCK_ROWS, INPUT_FORMATS, input_format, read_sentences, read_tables
 from bert_flow_tf.model.saved_model import model_folder
 from bert_flow_tf.runs.settings import DTYPES, Settings, chosen, flags_of
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.data.tasks import Task
+    from bert_flow_tf.training.fitting import Pairs
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -74,24 +76,24 @@ def _field_option(field: dataclasses.Field) -> Decorator:
         return click.option(*names, is_flag=True, default=field.default, help=text)
     if "choices" in limits:
         return click.option(*names, type=click.Choice(limits["choices"]), default=field.default, help=text)
-    low, top, kind = limits.get("ge", limits.get("gt")), limits.get("lt", _LARGEST), base
+    low, top, kind = limits.get("ge", limits.get("gt")), limits.get("lt"), base
     if base is int and low is not None:
-        kind = click.IntRange(low, limits.get("le", top - ("lt" in limits)))
+        kind = click.IntRange(low, top, max_open=top is not None)
     elif base is float and low is not None:
-        kind = click.FloatRange(low, top, min_open="gt" in limits, max_open="lt" in limits)
+        kind = click.FloatRange(low, top, min_open="gt" in limits, max_open=top is not None)
     metavar = {int: "N", float: "X"}.get(base, "NAME")
     return click.option(*names, type=kind, default=field.default, metavar=metavar, help=text)
 
 
-def setting_options(kind: type[Settings]) -> Decorator:
+def setting_options(kind: type[Settings], *only: str) -> Decorator:
     """Return a decorator that adds the fields' options and passes `settings`."""
-    names = {field.name for field in flags_of(kind)}
+    names = only or tuple(field.name for field in flags_of(kind))
 
     def made(values: dict[str, Any]) -> dict[str, Any]:
         others = {name: value for name, value in values.items() if name not in names}
         return {"settings": chosen(kind, values), **others}
 
-    return _converted(field_options(kind), made)
+    return _converted(field_options(kind, *names), made)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +192,40 @@ def sentence_options(*, required: bool = True) -> Decorator:
         return {"sentences": path and read_sentences(path, file_format=file_format, **columns), **values}
 
     return _converted(with_options(options), opened)
+
+
+SENTENCE_TRANSFORMER = click.option("--sentence_transformer", metavar="NAME", help="Any of its models.")
+
+
+def load_sentence_transformer(name: str) -> Any:
+    check_installed("sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError)
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(name)
+
+
+PAIR_OPTIONS = [
+    click.option("--pairs", metavar="FILE", help="TSV, CSV, JSONL or Parquet."),
+    click.option("--pair_columns", metavar="A,B,SCORE", help="Names or numbers."),
+]
+
+
+def read_pairs(path: str, columns: str | None) -> "Pairs":
+    """Return the pairs of a file and their scores; columns are names or numbers."""
+    file_format = input_format(path)
+    names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(",")
+    if len(names) != 3:
+        raise click.BadParameter(
+            f"found {columns}, expected three names, separated by commas", param_hint="--pair_columns"
+        )
+    pairs: tuple[list[str], list[str], list[float]] = ([], [], [])
+    options: Any = {"file_format": file_format, "column": names[0], "kept": names[1:], "rows": BLOCK_ROWS}
+    for sentences, kept in read_tables(path, **options):
+        with reading(path, "two sentences and a number in each row"):
+            pairs[0].extend(sentences)
+            pairs[1].extend(kept.column(0).to_pylist())
+            pairs[2].extend(map(float, kept.column(1).to_pylist()))
+    return pairs
 
 
 def name_list(known: Collection[str] = ()) -> Function:

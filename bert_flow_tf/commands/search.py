@@ -13,7 +13,7 @@ from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.files.embedding_files import EMBEDDING
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.runs.settings import ShardSettings
-from bert_flow_tf.scale.shards import Engine, Job, input_files
+from bert_flow_tf.scale.shards import MANIFEST, Engine, Job, Parts, input_files
 
 
 @click.command(epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"')
@@ -22,47 +22,62 @@ from bert_flow_tf.scale.shards import Engine, Job, input_files
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
 @click.option("--top_k", type=opt.COUNT, default=10, metavar="N", help="Sentences for each query.")
-@click.option("--embeddings", metavar="DIR", help="Keep the corpus' embeddings here for later searches.")
+@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to print before the sentence.")
+@click.option("--unique", is_flag=True, help="Print equal sentences once.")
+@click.option("--embeddings", metavar="DIR", help="Keep the embeddings here, or use those of encode-folder.")
 @click.option("--overwrite", is_flag=True, help="Replace --embeddings of another corpus or model.")
 def search(
     texts: tuple[str, ...],
     model: opt.ModelOptions,
     inputs: Sequence[str],
-    input_format: str | None,
     queries: str | None,
     top_k: int,
+    keep: list[str] | None,
+    unique: bool,
     embeddings: str | None,
     overwrite: bool,
-    **columns: Any,
+    **given: Any,
 ) -> None:
     """Print the sentences of a corpus that are nearest to each query.
 
-    Each line holds rank, cosine and sentence. With several queries, each query is printed before its lines.
+    Each line holds rank, cosine, kept columns and sentence. With several queries, each is printed before its lines.
     """
     all_queries = [*texts, *(read_sentences(queries) if queries else ())]
     if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
-    files, settings = input_files(inputs, file_format=input_format, **columns), ShardSettings()
+    name, file_format = given["column"] or "sentence", given.pop("input_format")
+    shown, settings = [*dict.fromkeys([*(keep or ()), name])], ShardSettings()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")
+        columns = shown
+        if (folder / MANIFEST).exists() and not overwrite:
+            # Any folder of the same model and input will do, whatever its settings.
+            settings, columns = Parts(folder).settings_and_columns()
+            if missing := [one for one in shown if one not in columns]:
+                raise UserError(f"--embeddings={embeddings}: found the columns {', '.join(columns)}, not {missing[0]}")
+        files = input_files(inputs, file_format=file_format, keep=columns, **given)
         with locked(folder, wait=True):
             job = Job(files, folder, settings, overwrite=overwrite)
             loaded = model.load()
             manifest = job.run(Engine(loaded, folder, settings))
             import pyarrow.parquet
 
-            tables = [pyarrow.parquet.read_table(folder / name) for name in manifest.parts]
+            tables = [pyarrow.parquet.read_table(folder / part) for part in manifest.parts]
     if not tables:
         raise UserError("--input: found no sentence, expected at least one")
     from sklearn.neighbors import NearestNeighbors
 
     table = pyarrow.concat_tables(tables)
-    corpus, flat = table.column(0).to_pylist(), table[EMBEDDING].combine_chunks().flatten().to_numpy()
-    neighbors = NearestNeighbors(n_neighbors=min(top_k, len(corpus)), metric="cosine")
-    neighbors.fit(flat.reshape(len(corpus), -1))
+    corpus = table.select(shown).to_pylist()
+    first = {row[name]: i for i, row in reversed([*enumerate(corpus)])}
+    numbers = sorted(first.values()) if unique else range(len(corpus))
+    flat = table.take(list(numbers))[EMBEDDING].combine_chunks().flatten().to_numpy()
+    neighbors = NearestNeighbors(n_neighbors=min(top_k, len(numbers)), metric="cosine")
+    neighbors.fit(flat.reshape(len(numbers), -1))
     for query, distances, rows in zip(all_queries, *neighbors.kneighbors(loaded.encode(all_queries)), strict=True):
         if len(all_queries) > 1:
             click.echo(" ".join(query.split()))
         for rank, (distance, row) in enumerate(zip(distances, rows, strict=True), 1):
             # Replace tabs and line breaks, because they separate fields and lines.
-            click.echo(f"{rank}\t{1 - distance:.6f}\t{' '.join(corpus[row].split())}")
+            cells = [" ".join(str(corpus[numbers[row]][column]).split()) for column in shown]
+            click.echo("\t".join([f"{rank}", f"{1 - distance:.6f}", *cells]))

@@ -1,28 +1,14 @@
-"""Calibrations of embeddings [n, D], and their comparison as in Table 5.
+"""Calibrations of embeddings [n, D] that are affine maps.
 
 They are scikit-learn's transformers. A deviation is *negligible* if it can be rounding alone, see `glow.embeddings`.
 """
 
-import copy
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import msgspec
 import numpy as np
-from absl import logging
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.methods import TUNED, CalibrationScores, is_method
-from bert_flow_tf.evaluation.protocols import cosines, score_pairs
-from glow.embeddings import check_finite, negligible_channels, negligible_deviation
-
-_LARGEST_K = 20
+from glow.embeddings import negligible_channels, negligible_deviation
 
 
 class StandardNormalization(StandardScaler):
@@ -33,7 +19,8 @@ class StandardNormalization(StandardScaler):
 
     def fit(self, X: np.ndarray, y: None = None) -> "StandardNormalization":
         super().fit(X)
-        self.scale_ = np.where(negligible_channels(X), 1.0, np.sqrt(self.var_))
+        if self.with_std:
+            self.scale_ = np.where(negligible_channels(X), 1.0, np.sqrt(self.var_))
         return self
 
 
@@ -59,14 +46,8 @@ class NullTopSingularVectors(TransformerMixin, BaseEstimator):
         X = np.asarray(X, np.float64)
         return X - X @ self.components_.T @ self.components_
 
-    def truncated(self, k: int) -> "NullTopSingularVectors":
-        """Return a fitted copy that removes only `k` directions."""
-        copied = copy.copy(self)
-        copied.k, copied.components_ = k, self.components_[:k]
-        return copied
 
-
-class Whitening(PCA):
+class Whitening(TransformerMixin, BaseEstimator):
     """`(x - mean) U Λ^(-1/2)`, with the covariance's eigenvectors U and eigenvalues Λ, in descending order.
 
     Directions of negligible deviation become 0. Source: Su et al. 2021, "Whitening Sentence Representations for Better
@@ -74,98 +55,39 @@ class Whitening(PCA):
 
     Args:
       n_components: number of leading columns to keep; None keeps all D.
+      softness: multiple of the mean eigenvalue to add to all of them; then no direction becomes 0, and the rows may be
+        fewer than the channels.
     """
 
-    def __init__(self, n_components: int | None = None):
-        super().__init__(n_components, whiten=True, svd_solver="covariance_eigh")
+    def __init__(self, n_components: int | None = None, softness: float = 0.0):
+        self.n_components, self.softness = n_components, softness
 
     def fit(self, X: np.ndarray, y: None = None) -> "Whitening":
         X = np.asarray(X, np.float64)
-        super().fit(X)
-        limit = negligible_deviation(np.sqrt(X.var(axis=0).mean()), np.sqrt(np.mean(self.mean_**2)))
-        self.explained_variance_[np.sqrt(self.explained_variance_) <= limit] = np.inf
+        self.mean_ = X.mean(axis=0)
+        values, vectors = np.linalg.eigh(np.cov(X, rowvar=False))
+        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+        limit = negligible_deviation(np.sqrt(values.mean()), np.sqrt(np.mean(self.mean_**2)))
+        kept = bool(self.softness) | (np.sqrt(values) > limit)
+        scales = kept / np.sqrt(np.where(kept, values, 1.0) + self.softness * values.mean())
+        self.matrix_ = (vectors * scales)[:, : self.n_components]
         return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return (np.asarray(X, np.float64) - self.mean_) @ self.matrix_
 
 
 def calibration(name: str) -> BaseEstimator:
     """Return an unfitted calibration.
 
     Args:
-      name: `none`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, or `whitening-D` (D dimensions kept).
-
-    Raises:
-      ArgumentError: the name is unknown, or lacks K, which only `compare_calibrations` chooses.
+      name: `centre`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, `whitening-D` (D dimensions kept), or
+        `soft-whitening-E`, see `Whitening`.
     """
-    if name != "none" and not is_method(name):
-        raise ArgumentError(f"method: found {name!r}, expected none, whitening[-D], sn, natsv-K or sn+natsv-K")
-    kind, _, number = name.partition("-")
+    kind, _, number = name.rpartition("-") if name[-1].isdigit() else (name, "", "")
+    if kind == "soft-whitening":
+        return Whitening(softness=float(number))
     if kind == "whitening":
         return Whitening(int(number) if number else None)
-    plain = StandardNormalization() if kind.startswith("sn") else FunctionTransformer()
-    return make_pipeline(plain, NullTopSingularVectors(int(number))) if number else plain
-
-
-class Split(NamedTuple):
-    """Embeddings [2n, D], two neighbouring rows per pair, and gold scores [n]."""
-
-    name: str
-    embeddings: np.ndarray
-    gold: np.ndarray
-    metric: str = "spearman"
-
-    def score(self, fitted: BaseEstimator, method: str) -> dict[str, float]:
-        """Return the scores of calibrated embeddings by metric."""
-        a, b = (fitted.transform(rows) for rows in (self.embeddings[::2], self.embeddings[1::2]))
-        label = f"{method}, {self.name}"
-        return score_pairs(cosines(a, b, label), self.gold, self.metric, label)
-
-
-def compare_calibrations(
-    methods: Sequence[str],
-    fit_rows: np.ndarray,
-    dev: Split,
-    test: Split,
-    seeds: Sequence[int],
-    learn_flow: Callable[[int], BaseEstimator],
-) -> list[CalibrationScores]:
-    """Return each calibration's scores on test.
-
-    A tuned method (`natsv`, `sn+natsv`) gets the k from 1 to 20 that is best on dev; the flow's scores are means over
-    the seeds. Repeated sentences count each time, as in the original's training.
-
-    Args:
-      fit_rows: embeddings [n, D] to fit on; those of all splits for the paper's "target".
-      learn_flow: function from a seed to a fitted `glow.FlowCalibrator`.
-
-    Raises:
-      UserError: a method is unknown or cannot be fitted, an embedding is not finite, or a score is undefined.
-    """
-    check_finite(fit_rows, "embeddings", UserError)
-    found = []
-    for method in methods:
-        logging.info("calibration: %s", method)
-        started = time.monotonic()
-        try:
-            if method in TUNED:
-                row = _tuned(method, fit_rows, dev, test)
-            elif method == "flow":
-                by_seed = {seed: test.score(learn_flow(seed), f"flow of seed {seed}") for seed in seeds}
-                metrics = by_seed[seeds[0]]
-                means = {metric: statistics.fmean(one[metric] for one in by_seed.values()) for metric in metrics}
-                row = CalibrationScores(method=method, by_metric=means, by_seed=by_seed)
-            else:
-                row = CalibrationScores(method=method, by_metric=test.score(calibration(method).fit(fit_rows), method))
-        except ValueError as error:
-            raise UserError(f"{method}: {error}") from error
-        found.append(msgspec.structs.replace(row, seconds=time.monotonic() - started))
-    return found
-
-
-def _tuned(method: str, fit_rows: np.ndarray, dev: Split, test: Split) -> CalibrationScores:
-    first = calibration("sn" if method == "sn+natsv" else "none").fit(fit_rows)
-    # Fit the largest k only, because smaller ones use its leading directions.
-    largest = NullTopSingularVectors(min(_LARGEST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
-    by_k = {k: make_pipeline(first, largest.truncated(k)) for k in range(1, largest.k + 1)}
-    dev_by_k = {k: dev.score(fitted, f"{method}-{k}")[dev.metric] for k, fitted in by_k.items()}
-    k = max(dev_by_k, key=lambda k: dev_by_k[k])
-    return CalibrationScores(method=method, by_metric=test.score(by_k[k], f"{method}-{k}"), k=k, dev_by_k=dev_by_k)
+    first = StandardNormalization(with_std=kind.startswith("sn")) if kind[0] in "sc" else FunctionTransformer()
+    return make_pipeline(first, NullTopSingularVectors(int(number))) if number else first

@@ -6,15 +6,16 @@ docs/witness.md shows how often the measure without labels, `Witness`, agrees wi
 import dataclasses
 from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.protocols import cosines, spearman
+from bert_flow_tf.evaluation.protocols import auc, cosines, spearman
 
 # "helps" needs a rise x100 above _HELPS, "harms" a fall below -_HARMS, and both need _ERRORS standard errors.
 _HELPS, _HARMS, _ERRORS = 1.5, 4.0, 2.0
 _RESAMPLES = 1000
-COMPARE = "; compare with labelled pairs (--pairs)"
+COMPARE, AS_IT_IS = "; compare with labelled pairs (--pairs)", "; use the encoder as it is"
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 Map = Callable[[np.ndarray], np.ndarray]
@@ -22,17 +23,28 @@ Map = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Witness:
-    """A measure without labels, before and after a calibration.
+    """Measures without labels, before and after a calibration.
 
-    It is the mean of two numbers: the share of sentence pairs that are less similar than a sentence and half of its own
-    words; and Spearman's correlation between a sentence's share of the words in a mixture of two and its cosine with
-    the mixture. `error` is the bootstrap standard error of the difference.
+    Attributes:
+      halves: the share of sentence pairs that are less similar than a sentence and half of its own words, before and
+        after, and the bootstrap standard error of the difference.
+      mixtures: the same of Spearman's correlation between a sentence's share of the words in a mixture of two and its
+        cosine with the mixture.
+      error: the standard error of the difference of both measures' mean.
     """
 
     sentences: int
-    before: float
-    after: float
+    halves: tuple[float, float, float]
+    mixtures: tuple[float, float, float]
     error: float
+
+    @property
+    def before(self) -> float:
+        return (self.halves[0] + self.mixtures[0]) / 2
+
+    @property
+    def after(self) -> float:
+        return (self.halves[1] + self.mixtures[1]) / 2
 
     @property
     def claim(self) -> str:
@@ -45,7 +57,7 @@ class Witness:
     def __str__(self) -> str:
         found = f"sentences recognised by their words, {100 * self.before:.2f} before, {100 * self.after:.2f} after"
         error = f"x100, standard error {100 * self.error:.2f}"
-        advice = "; use the encoder as it is" if self.claim == "harms" else ""
+        advice = AS_IT_IS if self.claim == "harms" else ""
         return f"{self.claim}: {self.sentences:,} held-out {found} ({error}){advice}"
 
 
@@ -61,15 +73,17 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
     rng = np.random.default_rng([seed, 4])
     halves, mixtures, shares = _draw_texts(sentences, rng)
     embeddings = [encode(texts) for texts in (sentences, halves, mixtures)]
-    old, new = _measure(*embeddings), _measure(*map(calibrate, embeddings))
 
-    def mean(measured: tuple[np.ndarray, np.ndarray], rows: np.ndarray | slice) -> float:
-        above, similarities = measured
-        return float(above[rows].mean() + _correlation(similarities[rows], shares[rows])) / 2
+    def means(rows: np.ndarray | slice) -> np.ndarray:
+        """Return [measure, side]: halves and mixtures before and after."""
+        return np.array([[above[rows].mean(), _correlation(similar[rows], shares[rows])] for above, similar in sides]).T
 
-    samples = [rng.integers(len(sentences), size=len(sentences)) for _ in range(_RESAMPLES // 5)]
-    error = float(np.std([mean(new, rows) - mean(old, rows) for rows in samples]))
-    return Witness(len(sentences), mean(old, slice(None)), mean(new, slice(None)), error)
+    sides = [_measure(*embeddings), _measure(*map(calibrate, embeddings))]
+    samples = np.array([means(rng.integers(len(sentences), size=len(sentences))) for _ in range(_RESAMPLES // 5)])
+    changes = samples[:, :, 1] - samples[:, :, 0]
+    whole, errors = means(slice(None)), changes.std(axis=0)
+    first, second = ((float(whole[i, 0]), float(whole[i, 1]), float(errors[i])) for i in range(2))
+    return Witness(len(sentences), first, second, float(changes.mean(axis=1).std()))
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -108,6 +122,9 @@ class Judgement:
     after: float
     low: float  # The bootstrap 95 % interval of the difference goes from `low` to `high`.
     high: float
+    # For scores 0 and 1, before and after: the area under the ROC curve; the best F1 and its cosine.
+    auc: tuple[float, float] | None = None
+    best_f1: tuple[tuple[float, float], tuple[float, float]] | None = None
 
     @property
     def claim(self) -> str:
@@ -117,7 +134,40 @@ class Judgement:
     def __str__(self) -> str:
         change, interval = 100 * (self.after - self.before), f"{100 * self.low:+.2f} to {100 * self.high:+.2f}"
         scores = f"Spearman x100 {100 * self.before:.2f} before, {100 * self.after:.2f} after"
-        return f"{self.claim}: {self.pairs:,} labelled pairs, {scores}; difference {change:+.2f} (95 %: {interval})"
+        line = f"{self.claim}: {self.pairs:,} labelled pairs, {scores}; difference {change:+.2f} (95 %: {interval})"
+        if self.auc and self.best_f1:
+            line += f"; AUC x100 {100 * self.auc[0]:.2f} before, {100 * self.auc[1]:.2f} after"
+            f1 = (f"{100 * best:.2f} at cosine {cut:.2f}" for best, cut in self.best_f1)
+            line += f"; best F1 x100 {' before, '.join(f1)} after"
+        return line + (AS_IT_IS if self.claim == "harms" else "")
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The figures of one calibration in a comparison.
+
+    Attributes:
+      spearman, interval: on labelled pairs, and the 95 % interval of the difference from no calibration.
+      auc, best_f1: for labels 0 and 1; `best_f1` with its cosine.
+      witness, witness_claim, mean_cosine, threshold: on held-out sentences, see `Witness` and `Threshold`.
+      verdict: by the pairs, else by the witness.
+    """
+
+    method: str
+    spearman: float | None = None
+    interval: tuple[float, float] | None = None
+    auc: float | None = None
+    best_f1: tuple[float, float] | None = None
+    witness: float | None = None
+    witness_claim: str | None = None
+    mean_cosine: float | None = None
+    threshold: float | None = None
+    verdict: str | None = None
+
+
+def recommended(rows: Sequence[Compared]) -> str:
+    """Return the method to use: the best of those that help, or "none"."""
+    helping = [row for row in rows if row.verdict == "helps"]
+    return max(helping, key=lambda row: row.spearman or row.witness or 0.0).method if helping else "none"
 
 
 def check_pairs(a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> None:
@@ -136,5 +186,17 @@ def judge(encode: Encode, calibrate: Map, a: Sequence[str], b: Sequence[str], sc
     rng = np.random.default_rng(0)
     samples = [rng.integers(len(gold), size=len(gold)) for _ in range(_RESAMPLES)]
     differences = [_correlation(new[rows], gold[rows]) - _correlation(old[rows], gold[rows]) for rows in samples]
-    low, high = np.percentile(differences, [2.5, 97.5])
-    return Judgement(len(gold), before, after, float(low), float(high))
+    low, high = map(float, np.percentile(differences, [2.5, 97.5]))
+    if set(gold) != {0, 1}:
+        return Judgement(len(gold), before, after, low, high)
+    sides = (_best_f1(old, gold), _best_f1(new, gold))
+    return Judgement(len(gold), before, after, low, high, (auc(old, gold), auc(new, gold)), sides)
+
+
+def _best_f1(cosines: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Return the best F1 of a threshold, and that cosine."""
+    from sklearn.metrics import precision_recall_curve
+
+    precision, recall, cuts = precision_recall_curve(labels, cosines)
+    f1 = (2 * precision * recall / np.maximum(precision + recall, 1e-9))[:-1]
+    return float(f1.max()), float(cuts[f1.argmax()])

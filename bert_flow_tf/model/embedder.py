@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.siamese import reduce_dimension
-from bert_flow_tf.runs.record import Model
+from bert_flow_tf.runs.record import Flow, Model
 from bert_flow_tf.runs.settings import DTYPES
 from glow.calibration import Calibration
 from glow.flow import Glow
@@ -25,6 +26,12 @@ from glow.folded import FoldedFlow
 
 _NO_FLOW = "found a model without a flow, expected one (fit() learns it)"
 Self = TypeVar("Self", bound="Embedder")
+
+
+def warn_if_harmful(action: str, flow: Flow | None) -> None:
+    """Warn if the last verdict about a calibration was "harms"."""
+    if flow is not None and flow.verdict is not None and flow.verdict.claim == "harms":
+        warnings.warn(f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is", stacklevel=3)
 
 
 class Embedder:
@@ -178,6 +185,10 @@ class Embedder:
         batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
         return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
+    def reduce(self, z: np.ndarray) -> np.ndarray:
+        """Average the channels of [n, D] as `low_dim` says."""
+        return reduce_dimension(tf.convert_to_tensor(z), self.low_dim).numpy()
+
     def require_flow(self, what: str) -> Glow:
         """Return the flow; raise `UserError` if there is none with a density."""
         if not isinstance(self.flow, Glow):
@@ -188,4 +199,4 @@ class Embedder:
         """Apply the flow to embeddings of `encode_pooled`, float32 [n, D]."""
         if self.flow is None:
             raise UserError(f"after_flow: {_NO_FLOW}")
-        return reduce_dimension(self.flow.forward(u), self.low_dim).numpy()
+        return self.reduce(self.flow.forward(u))

@@ -10,7 +10,7 @@ import jinja2
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.reading import read_text
 from bert_flow_tf.results import tables
-from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Source, Verification, Words
+from bert_flow_tf.results.records import Comparison, IsotropyResults, Lexical, Source, Verification, Words
 from bert_flow_tf.results.rows import score_rows
 from bert_flow_tf.results.verdict import verdict, verdict_table
 
@@ -18,7 +18,7 @@ PAGE_FILE = "report.html"
 REPORT_FOLDER = FolderKind("a report", PAGE_FILE, (PAGE_FILE,))
 # Each kind of result has a heading, the file of its plot, if any, and a note.
 _ANALYSES = {
-    Calibrations: ("Calibrations", "", "Table 5: BERT-base, mean of the last layer. k is chosen on dev."),
+    Comparison: ("Calibrations", "", "Table 5: BERT-base, mean of the last layer."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
     Words: ("Word frequency", "words", "Word embeddings by frequency rank; Table 1 counts words in other text."),
     IsotropyResults: ("Isotropy", "spectrum", "Standard normal: the same number of random draws."),

@@ -4,15 +4,15 @@ import os
 import pathlib
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Isotropy
 from bert_flow_tf.evaluation.lexical import Correlations
-from bert_flow_tf.evaluation.methods import CalibrationScores
 from bert_flow_tf.evaluation.protocols import TaskScores
+from bert_flow_tf.evaluation.witness import Compared
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import Count, read_json
 from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
@@ -23,7 +23,7 @@ RESULTS_FILE = "results.json"
 REPRODUCTION_FILE = "reproduction.json"
 # If several of these in a folder score a task, the last one counts.
 _RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
-_EXPECTED = "a run, results of bert-flow evaluate, reproduce, calibrate, analyze or verify, or a folder of these"
+_EXPECTED = "a run, results of bert-flow evaluate, reproduce, compare, analyze or verify, or a folder of these"
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
@@ -73,17 +73,17 @@ class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
     tasks: dict[str, dict[str, Annotated[list[SeedRun], msgspec.Meta(min_length=1)]]]
 
 
-class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
-    model: Model  # without a flow, because calibrations start from embeddings before it
-    task: str
-    glue_dir: str
-    pairs: dict[Literal["train", "dev", "test"], Count]
-    sentences_sha256: str
+class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
+    """Results of `bert-flow compare`; `model` has no calibration."""
+
+    model: Model | None  # None for an encoder of another library
+    encoder: str
+    sentences: Count
+    pairs: Count
+    task: str | None  # the task whose splits were compared on, or None for the user's own files
     flow_model_config: str
-    metric: str  # "spearman" or "auc"
-    fit_on: Literal["all", "train"]
-    dropout: bool  # True if the flow was learned with the encoder's dropout
-    rows: list[CalibrationScores]
+    rows: list[Compared]
+    recommended: str
 
 
 class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):

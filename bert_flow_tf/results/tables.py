@@ -7,7 +7,7 @@ from bert_flow_tf.data.scored_tasks import task_title
 from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
 from bert_flow_tf.evaluation.words import NEIGHBORS
 from bert_flow_tf.results.paper import fine_tuning_of, is_whole, table1, table5, table6
-from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Source, Words, summarize
+from bert_flow_tf.results.records import Comparison, IsotropyResults, Lexical, Source, Words, summarize
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Result, TrainingResults
@@ -52,29 +52,30 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
     return Table(columns, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
 
 
-def calibration_table(result: Calibrations) -> Table:
-    """Return a table of calibrations, beside the paper's Table 5.
+def comparison_table(result: Comparison) -> Table:
+    """Return a table of calibrations, and a last line that recommends one.
 
-    Changes are relative to the row "none". Table 5 is shown only for a whole task, fitted on all of its splits.
+    The interval is that of the change from "none". The paper's Table 5 is shown for a whole task.
     """
-    model, task = result.model, task_title(result.task)
-    model_key = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
-    scores = {row.method: 100 * row.by_metric[result.metric] for row in result.rows}
-    is_whole_task = is_whole(task, "test", result.pairs.get("test")) and result.fit_on == "all"
-    rows, notes = [], set[str]()
+    rows, task, notes = [], task_title(result.task or ""), list[str]()
+    before = result.rows[0].spearman
+    is_paper_task = result.task and is_whole(task, "test", result.pairs)
     for row in result.rows:
-        their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
-        change = scores[row.method] - scores["none"] if row.method != "none" and "none" in scores else None
-        by_seed = [100 * of_seed[result.metric] for of_seed in row.by_seed.values()]
-        score = number(scores[row.method], spread=summarize(by_seed).std if by_seed else None)
-        cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev_by_k.get(row.k or 0)), score]
-        cells += [x100(row.by_metric.get("pearson")), number(change, sign="+"), number(row.seconds, 1)]
-        rows.append([*cells, number(paper), their_row])
-        notes |= {f"Table 5: {NOT_COMPARABLE}."} if their_row and model_key != ("base", None, "avg", 64) else set()
-    columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
-    title = f"{task}, test; {model_in_words(model)}; fitted on {result.fit_on}"
-    title += f", the flow with{'' if result.dropout else 'out'} dropout" if "flow" in scores else ""
-    return Table((*columns, "Table 5", "row of Table 5"), rows, title, (*notes,))
+        change = None if row.spearman is None or before is None else 100 * (row.spearman - before)
+        interval = row.interval and f"95 %: {100 * row.interval[0]:+.2f} to {100 * row.interval[1]:+.2f}"
+        theirs = table5(row.method, task, result.flow_model_config) if is_paper_task else None
+        cut = row.best_f1 and f"at cosine {row.best_f1[1]:.2f}"
+        cells: list[Entry] = [row.method, x100(row.spearman)]
+        cells += [number(change if row.interval else None, sign="+", note=interval or ""), x100(row.auc)]
+        cells += [number(row.best_f1 and 100 * row.best_f1[0], note=cut or ""), x100(row.witness), row.witness_claim]
+        cells += [number(row.mean_cosine, 3), number(row.threshold, 3), number(theirs and theirs[1])]
+        rows.append(cells)
+        notes = [f"Table 5: {NOT_COMPARABLE}."] if theirs else notes
+    by = "labelled pairs" if result.pairs else "witness"
+    notes.append(f"recommended, by the {by}: {result.recommended}")
+    columns = ["method", METRIC_NAMES["spearman"], "change", "AUC", "best F1", "witness", "without labels"]
+    title = f"{result.encoder}: {result.sentences:,} sentences, {result.pairs:,} labelled pairs"
+    return Table([*columns, "mean cosine", "cosine of 1 in 1,000", "Table 5"], rows, title, notes)
 
 
 def lexical_table(result: Lexical) -> Table:
@@ -121,7 +122,7 @@ def isotropy_table(result: IsotropyResults) -> Table:
     return Table(("measure", *measures), rows)
 
 
-TABLES: dict[type, Callable[..., Table]] = {Calibrations: calibration_table, IsotropyResults: isotropy_table}
+TABLES: dict[type, Callable[..., Table]] = {Comparison: comparison_table, IsotropyResults: isotropy_table}
 TABLES |= {Lexical: lexical_table, Words: words_table}
 
 

@@ -44,9 +44,33 @@ class Encoder(msgspec.Struct, frozen=True, kw_only=True):
     fine_tuning: Training | None = None  # None for an encoder as published
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
+class Threshold(msgspec.Struct, frozen=True, kw_only=True):
+    """The cosine that a share of random pairs exceeds, see `evaluation.thresholds`."""
+
+    false_matches: float
+    cosine: float
+    low: float  # The bootstrap 95 % interval goes from `low` to `high`.
+    high: float
+    sentences: Count
+
+    def __str__(self) -> str:
+        return f"{self.cosine:.3f} (95 %: {self.low:.3f} to {self.high:.3f})"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a calibration helps: by labelled pairs if there are any, else by the witness."""
+
+    claim: str  # "helps", "harms", "no clear change", or "not judged" without texts
+    words: str  # the lines that `fit` prints, with figures and what they were measured on
+
+    def __str__(self) -> str:
+        return self.words
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: GlowConfig | None  # None for an affine map
     training: Training
+    verdict: Verdict | None = None  # None if nothing was measured
 
     @property
     def method(self) -> str:

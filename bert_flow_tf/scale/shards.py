@@ -83,6 +83,14 @@ class Parts:
         if collected:
             yield np.concatenate(block)
 
+    def settings_and_columns(self) -> tuple[ShardSettings, list[str]]:
+        """Return the job's settings, and the columns beside the embeddings."""
+        import pyarrow.parquet
+
+        path = self._folder / next(iter(self.manifest.parts))
+        with reading(path, "embeddings"):
+            return self.manifest.settings, [one for one in pyarrow.parquet.read_schema(path).names if one != EMBEDDING]
+
     def _read(self, name: str) -> np.ndarray:
         import pyarrow.parquet
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.model.embedder import Embedder
+from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, ExportSettings, export_path
 from glow.calibration import Calibration
@@ -95,6 +95,7 @@ def export_model(
         files cannot be loaded; or their embeddings differ by more than the format's tolerance (for bfloat16, a cosine
         below 0.99). Nothing is written in these cases.
     """
+    warn_if_harmful("export", model.record.flow)
     # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):
         path = export_path(out_dir, settings, overwrite=overwrite)

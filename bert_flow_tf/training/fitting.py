@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import warnings
@@ -14,9 +15,21 @@ from tqdm import tqdm
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
-from bert_flow_tf.evaluation.witness import COMPARE, Encode, Judgement, Map, Witness, check_pairs, judge, witness
+from bert_flow_tf.evaluation.thresholds import threshold
+from bert_flow_tf.evaluation.witness import (
+    AS_IT_IS,
+    COMPARE,
+    Compared,
+    Encode,
+    Judgement,
+    Map,
+    Witness,
+    check_pairs,
+    judge,
+    witness,
+)
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.runs.record import Flow, Setting, Training
+from bert_flow_tf.runs.record import Flow, Setting, Threshold, Training, Verdict
 from bert_flow_tf.runs.settings import FitSettings, flow_config
 from glow.affine import AffineMap
 from glow.calibration import Calibration
@@ -30,6 +43,7 @@ Pairs = tuple[Sequence[str], Sequence[str], Sequence[float]]
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
 # Fewer held-out sentences would give a poor estimate of the flow's effect; more would hardly improve it.
 _HELD_OUT, _ENOUGH_HELD_OUT = range(10, 1001), 200
+_FEW_DIFFERENT = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,16 +55,32 @@ class History:
       judgement: the change of Spearman's correlation on labelled pairs; None without pairs.
       witness: the change of a measure that needs no labels; None without held-out sentences.
       change: the isotropy before and after; None without held-out sentences.
+      thresholds: the cosine that one in 1,000 random pairs of held-out sentences exceeds, before and after.
     """
 
     losses: np.ndarray
     judgement: Judgement | None
     witness: Witness | None
     change: Change | None
+    thresholds: tuple[Threshold, Threshold] | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The claim of the pairs, else of the witness, and all lines; None if nothing was measured."""
+        measure, words = self.judgement or self.witness, str(self)
+        claim = measure.claim.removesuffix(COMPARE) if measure else "not judged"
+        return Verdict(claim=claim, words=words) if words else None
 
     def __str__(self) -> str:
-        text = "\n".join(str(one) for one in (self.judgement, self.witness, self.change) if one is not None)
-        return text.replace(COMPARE, "") if self.judgement else text
+        lines = [str(one) for one in (self.judgement, self.witness, self.change) if one is not None]
+        if self.judgement and self.witness:
+            lines[1] = f"without labels: {lines[1].replace(COMPARE, '').removesuffix(AS_IT_IS)}"
+        if self.thresholds:
+            share, *cosines = self.thresholds[0].false_matches, *map(str, self.thresholds)
+            lines.append(
+                f"one in {1 / share:,.0f} random pairs exceeds a cosine of {cosines[0]} before, {cosines[1]} after"
+            )
+        return "\n".join(lines)
 
 
 def hold_out(sentences: list[Any], settings: FitSettings) -> tuple[list[Any], list[Any]]:
@@ -102,13 +132,69 @@ def fit_sentences(
     texts = sentence_list(sentences)
     if len(texts) < settings.batch_size:
         raise UserError(f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of one step")
+    _check_different(len(set(texts)), len(texts), settings.method)
     texts, held_out = hold_out(texts, settings)
     u = encode(texts)
     return fitted(encode, u, len(u), settings, pairs, held_out, reduce, show_progress_bar=show_progress_bar)
 
 
+def compare(
+    encode: Encode,
+    sentences: Iterable[str],
+    methods: Sequence[str],
+    settings: FitSettings,
+    pairs: Pairs | None = None,
+    *,
+    reduce: Map = np.asarray,
+    show_progress_bar: bool | None = None,
+) -> list[Compared]:
+    """Learn several calibrations of the same embeddings; return their measures.
+
+    The arguments are those of `fit_sentences`; of each list of sentences, `encode` is called once. The first row is the
+    encoder without a calibration.
+    """
+    cached = functools.cache(lambda texts: encode(list(texts)))
+    texts, rows = sentence_list(sentences), list[Compared]()
+    for method in dict.fromkeys(methods):
+        one = dataclasses.replace(settings, method=method)
+        options: Any = {"reduce": reduce, "show_progress_bar": show_progress_bar}
+        history = fit_sentences(lambda some: cached(tuple(some)), texts, one, pairs, **options).history
+        if not rows:
+            rows.append(compared("none", history, 0))
+        rows.append(compared(method, history, 1))
+    return rows
+
+
+def compared(method: str, history: History, side: int) -> Compared:
+    """Return the figures before (`side` 0) or after (1) a calibration."""
+    judged, change, cut = history.judgement, history.change, history.thresholds
+    values: dict[str, Any] = {"verdict": history.verdict.claim if side and history.verdict else None}
+    if judged:
+        values |= {"spearman": (judged.before, judged.after)[side], "auc": judged.auc and judged.auc[side]}
+        values |= {"best_f1": judged.best_f1 and judged.best_f1[side]}
+        values |= {"interval": (judged.low, judged.high)} if side else {}
+    if history.witness:
+        values |= {"witness": (history.witness.before, history.witness.after)[side]}
+        values |= {"witness_claim": history.witness.claim.removesuffix(COMPARE)} if side else {}
+    return Compared(
+        method=method,
+        mean_cosine=None if change is None else (change.before, change.after)[side].mean_cosine,
+        threshold=cut and cut[side].cosine,
+        **values,
+    )
+
+
+def _check_different(different: int, count: int, method: str) -> None:
+    if different == 1:
+        raise UserError(f"fit: found one sentence {count:,} times, expected different ones")
+    if different < _FEW_DIFFERENT:
+        meaning = f"a {method} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any others"
+        warnings.warn(f"fit: found {different} different sentences; {meaning}", stacklevel=4)
+
+
 def fit_array(embeddings: np.ndarray, settings: FitSettings) -> Fitted:
     """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
+    _check_different(len(np.unique(embeddings, axis=0)), len(embeddings), settings.method)
     rows, held_out = hold_out(list(range(len(embeddings))), settings)
     return fitted(embeddings.__getitem__, embeddings[rows], len(rows), settings, held_out=held_out)
 
@@ -143,8 +229,13 @@ def fitted(
     witnessed = witness(encode, calibrate, held_out, settings.seed) if is_text else None
     sides = None if dev is None else (dev, np.asarray(calibration.forward(dev)))
     change = None if sides is None else Change(*map(measure_isotropy, sides))
+    cuts = None
+    if dev is not None and is_text and len(held_out) >= _ENOUGH_HELD_OUT:
+        first, second = (threshold(side) for side in (dev, calibrate(dev)))
+        cuts = first, second
     training = Training(settings={"sentences": rows, "held_out": len(held_out), **learned}, seed=settings.seed)
-    return Fitted(calibration, Flow(config=config, training=training), History(losses, judged, witnessed, change))
+    history = History(losses, judged, witnessed, change, cuts)
+    return Fitted(calibration, Flow(config=config, training=training, verdict=history.verdict), history)
 
 
 def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
@@ -152,9 +243,15 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
     # Loading scikit-learn takes a second.
     from bert_flow_tf.evaluation.calibration import calibration
 
-    n, width = embeddings.shape
-    if method.startswith("whitening") and n <= width:
-        raise UserError(f"fit: found {n} sentences for {method}, expected more than the {width} channels")
+    n, width = len(np.unique(embeddings, axis=0)), embeddings.shape[1]
+    if method.startswith("whitening"):
+        rank = int(method.partition("-")[2] or width)
+        if n <= width:
+            expected = f"expected more than the {width} channels, or soft-whitening-0.1"
+            raise UserError(f"fit: found {n:,} different sentences for {method}, {expected}")
+        if n < 2 * rank:
+            meaning = f"fewer than twice the {rank} directions of {method} fit these better than other sentences"
+            warnings.warn(f"fit: found {n:,} different sentences; {meaning}", stacklevel=6)
     with _user_errors():
         fitted = calibration(method).fit(embeddings)
     mean = getattr(fitted[0] if hasattr(fitted, "steps") else fitted, "mean_", np.zeros(width))

@@ -185,7 +185,7 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
     for call, *messages in (
         (partial(model.fit, SENTENCES), "found 6 sentences, expected at least the 64 of one step"),
         (partial(model.fit, SENTENCES, batch_size=2, epochs=0.1), "which gives 0 steps of 2"),
-        (partial(model.fit, SENTENCES, batch_size=2, method="whitening"), "found 6 sentences for whitening"),
+        (partial(model.fit, SENTENCES, batch_size=2, method="whitening"), "found 5 different sentences for whitening"),
         (partial(model.fit, SENTENCES, batch_size=2, flow_model_config="config_l9"), "flow_model_config: "),
         (partial(model.fit, SENTENCES, batch_size=2, seed=-1), "seed: found -1"),
         (partial(model.fit, SENTENCES, batch_size=2, dev_fraction=1), "dev_fraction: found 1"),
@@ -280,3 +280,22 @@ def test_nothing_is_written_under_the_name_of_an_address(model, tmp_path, monkey
     # To read from it is another thing.
     fsspec.filesystem("memory").pipe_file("/texts/x.txt", b"w1\n")
     assert list(model.encode_dataset("memory:///texts/x.txt", "out").parts.values()) == [1]
+
+
+def test_few_different_sentences_are_said(tiny_encoder_dir):
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    with user_error("fit: found one sentence 400 times, expected different ones"):
+        model.fit(["w1 w2"] * 400)
+    with pytest.warns(UserWarning, match="fit: found 20 different sentences; a centre learned from fewer than 100"):
+        model.fit([f"w{i}" for i in range(20)] * 20, method="centre")
+    some = [f"w{i} w{j}" for i in range(10) for j in range(15)]
+    with pytest.warns(UserWarning, match="different sentences; fewer than twice the 96 directions of whitening-96"):
+        model.fit(some, method="whitening-96")
+
+
+def test_threshold_is_the_cosine_of_random_pairs(tiny_encoder_dir):
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    some = [f"w{i} w{j}" for i in range(10) for j in range(15)]
+    found = model.threshold([*some, *some], 0.01)
+    cosines = model.similarity(some, some)[np.triu_indices(150, 1)]
+    assert found.sentences == 150 and abs(np.mean(cosines > found.cosine) - 0.01) < 1e-4

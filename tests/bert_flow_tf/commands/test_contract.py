@@ -26,7 +26,8 @@ COMMANDS = {
     "analyze lexical": ("--bert_hub demo --out folder --glue_dir", "folder"),
     "analyze words": ("--out folder --model", "folder"),
     "analyze isotropy": ("--bert_hub demo --out folder --glue_dir", "folder"),
-    "calibrate": ("--bert_hub demo --out file.json --glue_dir", "file.json"),
+    "compare": ("--bert_hub demo --out file.json --glue_dir", "file.json"),
+    "duplicates": ("--bert_hub demo --out groups.csv --input", "groups.csv"),
     "check-served": ("http://127.0.0.1:9/embed --export", None),
     "convert": ("--out folder --tf1_checkpoint", "folder"),
     "encode": ("--bert_hub demo --out file.npy --input", "file.npy"),
@@ -46,7 +47,7 @@ KEPT = {name: result for name, (_, result) in COMMANDS.items() if result}
 # A saved model's folder is known by a module that loads TensorFlow; test_sentence_commands.py overwrites one.
 FOREIGN = [name for name, result in KEPT.items() if "." not in result and name != "fit"]
 
-FIT, CALIBRATE = "fit --bert_hub demo --out o", "calibrate --bert_hub demo --glue_dir {glue}"
+FIT, COMPARE = "fit --bert_hub demo --out o", "compare --bert_hub demo --glue_dir {glue}"
 ENCODE, SIMILARITY = "encode --bert_hub demo --input", "similarity --bert_hub demo"
 CONVERT, PREPARE = "convert --out o", "prepare --out o --senteval_dir . --data"
 EVALUATE = "evaluate --bert_hub demo --glue_dir {glue} --tasks"
@@ -61,10 +62,11 @@ MISTAKES = {
     "similarity --model . --bert_hub demo a b": "found --model and --bert_hub, expected one of --model, --bert_hub",
     "similarity --model . --max_seq_length 32 a b": "--max_seq_length: missing --bert_hub",
     "similarity --model my_modl a b": "did you mean my_model?",
-    "calibrate --glue_dir {glue}": "found none, expected one of --model, --bert_hub",
-    f"{CALIBRATE} --methods whitenin": "did you mean whitening?",
-    f"{CALIBRATE} --task sts-12": "sts-12",
-    f"{CALIBRATE} --out /proc/none/results.json": "--out=/proc/none/results.json",
+    "compare --glue_dir {glue}": "found none, expected one of --model, --bert_hub",
+    "compare --bert_hub demo": "found none, expected one of --input, --glue_dir",
+    f"{COMPARE} --methods whitenin": "did you mean whitening?",
+    f"{COMPARE} --task sts-12": "sts-12",
+    f"{COMPARE} --out /proc/none/results.json": "--out=/proc/none/results.json",
     "analyze lexical --bert_hub demo --out o --glue_dir {glue} --task mnli": "mnli",
     f"{ENCODE} s.tsv --column sentense --out o.npy": "did you mean sentence?",
     f"{ENCODE} s.txt --out o.csv": "o.csv: found the ending '.csv'",

@@ -47,6 +47,28 @@ def expected(saved):
     return BertFlow.from_pretrained(saved).encode(SENTENCES)
 
 
+def test_a_harmful_verdict_stays_with_the_model(fit, tmp_path):
+    pairs, out = tmp_path / "pairs.csv", tmp_path / "model"
+    model = BertFlow.from_hub(fit[2], pooling="avg-last-2", max_seq_length=8)
+    # The encoder's own cosines are the labels, so that any change is a loss.
+    numbers = [(i, j) for i in range(20) for j in range(6)]
+    sides = [f"w{i} w{i % 5} w{j}" for i, j in numbers], [f"w{j} w{i}" for i, j in numbers]
+    scores = model.similarity_pairwise(*sides)
+    rows = zip(*sides, scores, strict=True)
+    pairs.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows))
+    harmful = [*fit, "--pairs", pairs, "--method", "sn+natsv-8"]
+    outcome = bert_flow(*harmful, "--out", out, "--only_if_helps")
+    assert outcome.exit_code == 1 and "nothing written: the verdict is harms" in outcome.stderr and not out.exists()
+    said = succeeds(*harmful, "--out", out).splitlines()
+    assert said[0].startswith("harms: 120 labelled pairs") and said[0].endswith("; use the encoder as it is")
+    loaded = BertFlow.from_pretrained(out)
+    assert loaded.history_.claim == "harms" and str(loaded.history_).splitlines() == said[: len(said) - 1]
+    card = (out / "README.md").read_text()
+    assert card.split("---\n")[2].split("# model\n")[1].strip().startswith(said[0])
+    with pytest.warns(UserWarning, match="export: found a sn\\+natsv-8 that harms"):
+        loaded.export(tmp_path / "exported")
+
+
 def test_fit_judges_another_method_by_labelled_pairs(fit, tmp_path):
     pairs, out = tmp_path / "pairs.tsv", tmp_path / "model"
     pairs.write_text("".join(f"w{i} w1\tw{i} w{i + 1}\t{i % 5}\n" for i in range(12)))
@@ -103,9 +125,29 @@ def test_search_prints_the_nearest_and_keeps_embeddings(saved, sentences_file, e
     assert written == {path: path.stat().st_mtime_ns for path in written}
     (tmp_path / "other.data").write_text('id,text\n1,"one, two"\n')
     other = (*command, tmp_path / "other.data", "--input_format", "csv", "--column", "text", "w1")
-    assert re.fullmatch(f"{folder}: input: .+, or --overwrite", refused(*other))
+    assert f"--embeddings={folder}: found the columns sentence, not text" in refused(*other)
+    (tmp_path / "other.txt").write_text("w1\n")
+    assert re.fullmatch(f"{folder}: input: .+, or --overwrite", refused(*command, tmp_path / "other.txt", "w1"))
     assert succeeds(*other, "--overwrite").endswith("\tone, two\n")
     assert "--queries" in refused(*command, sentences_file)
+
+
+def test_search_reads_any_folder_of_the_same_model(saved, tmp_path):
+    table, folder = tmp_path / "rows.csv", tmp_path / "folder"
+    table.write_text("id,text\n" + "".join(f"{i},{one}\n" for i, one in enumerate([*SENTENCES, SENTENCES[5]])))
+    corpus = ("--model", saved, "--input", table, "--column", "text")
+    made = ("--keep", "id,text", "--shard_rows", 5, "--normalize", "--precision", "float16", "--out", folder)
+    succeeds("encode-folder", *corpus, *made)
+    written = {path: path.stat().st_mtime_ns for path in folder.glob("*")}
+    said = succeeds("search", *corpus, "--embeddings", folder, "--keep", "id", "--top_k", 2, SENTENCES[5])
+    assert [line.split("\t")[2:] for line in said.splitlines()] == [["5", SENTENCES[5]], ["16", SENTENCES[5]]]
+    assert written == {path: path.stat().st_mtime_ns for path in folder.glob("*") if "json" not in path.name} | {
+        path: time for path, time in written.items() if "json" in path.name
+    }
+    unique = succeeds("search", *corpus, "--embeddings", folder, "--unique", "--top_k", 2, SENTENCES[5]).splitlines()
+    assert [SENTENCES[5] in line for line in unique] == [True, False]
+    missing = refused("search", *corpus, "--embeddings", folder, "--keep", "name", "w1")
+    assert f"--embeddings={folder}: found the columns id, text, not name" in missing
 
 
 def test_other_files_beside_an_earlier_result_are_kept(sentences_file, tmp_path):

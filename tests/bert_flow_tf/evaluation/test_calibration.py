@@ -5,10 +5,11 @@ import pytest
 
 from bert_flow_tf.evaluation import calibration
 from bert_flow_tf.evaluation.calibration import StandardNormalization, Whitening
+from bert_flow_tf.runs.settings import FitSettings
 from glow.embeddings import negligible_channels
 from tests.refusals import user_error
 
-NAMES = ("none", "sn", "natsv-3", "sn+natsv-3", "whitening", "whitening-4")
+NAMES = ("centre", "sn", "natsv-3", "sn+natsv-3", "whitening", "whitening-4", "soft-whitening-0.1")
 
 
 def embeddings(n=200, width=12, seed=0, dtype=np.float32):
@@ -56,8 +57,8 @@ def test_constant_channels_are_neither_blown_up_nor_nan(name, rounding):
     fitted = calibration.calibration(name).fit(X)
     z = fitted.transform(X)
     assert np.isfinite(z).all()
-    # No value of 200 draws is more than 6 deviations off; `none` and `natsv` keep the scale of the input.
-    assert np.abs(z).max() < (6 if name.startswith(("sn", "whitening")) else 2 * np.abs(X).max())
+    # No value of 200 draws is more than 6 deviations off; `centre` and `natsv` keep the scale of the input.
+    assert np.abs(z).max() < (2 * np.abs(X).max() if name.startswith(("centre", "natsv")) else 6)
     # An input within rounding of another one goes to the same place.
     moved = X.copy()
     moved[:, [2, 5, 9]] *= 1 + 1e-7
@@ -67,7 +68,17 @@ def test_constant_channels_are_neither_blown_up_nor_nan(name, rounding):
         np.testing.assert_allclose(z[:, :9].std(axis=0), 1, rtol=5e-3)
 
 
-def test_unknown_names_and_a_missing_k_are_named():
-    for name in ("flows", "natsv-0", "natsv-", "whitening-x", "sn-2", "", "natsv"):
+def test_soft_whitening_adds_a_share_of_the_mean_eigenvalue_and_needs_few_rows():
+    X = embeddings(dtype=np.float64)
+    soft = Whitening(softness=0.5).fit(X)
+    values = np.linalg.eigvalsh(np.cov(X.T))[::-1]
+    np.testing.assert_allclose(np.cov(soft.transform(X).T), np.diag(values / (values + 0.5 * values.mean())), atol=1e-9)
+    # With fewer rows than channels, no direction is lost.
+    few = Whitening(softness=0.1).fit(X[:6])
+    assert np.linalg.matrix_rank(few.matrix_) == 12 > np.linalg.matrix_rank(Whitening().fit(X[:6]).matrix_)
+
+
+def test_unknown_names_are_named():
+    for name in ("flows", "natsv-0", "natsv-", "whitening-x", "soft-whitening", "sn-2", "", "natsv"):
         with user_error(repr(name)):
-            calibration.calibration(name)
+            FitSettings(method=name)

@@ -45,10 +45,15 @@ def test_witness_tells_a_map_that_helps_from_one_that_harms():
     assert (helped.before, helped.after) == pytest.approx((harmed.after, harmed.before), abs=0.01)
 
 
+def measured(change, error):
+    """A witness whose two measures change alike."""
+    return Witness(100, (0.5, 0.5 + change, error), (0.5, 0.5 + change, error), error)
+
+
 def test_a_change_within_its_error_is_no_claim():
     for change, error, claim in ((0.05, 0.01, "helps"), (0.05, 0.03, "no clear change"), (-0.05, 0.01, "harms")):
-        assert Witness(100, 0.5, 0.5 + change, error).claim.startswith(claim)
-        assert Witness(100, 0.5, 0.5 + change / 50, error / 100).claim.startswith("no clear change")
+        assert measured(change, error).claim.startswith(claim)
+        assert measured(change / 50, error / 100).claim.startswith("no clear change")
 
 
 def test_judge_measures_the_change_on_labelled_pairs():

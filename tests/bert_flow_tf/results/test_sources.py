@@ -28,7 +28,7 @@ def results(tmp_path):
 def test_a_folder_stands_for_its_results_in_order_of_names(results):
     sources = find_sources([results])
     names = {
-        "calibration.json": ["calibrations"],
+        "calibration.json": ["comparison"],
         "demo.json": ["scores"],
         "": ["scores"],
         "isotropy": ["isotropy"],

@@ -4,8 +4,8 @@ import numpy as np
 
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
 from bert_flow_tf.evaluation.lexical import Correlations
-from bert_flow_tf.evaluation.methods import CalibrationScores
 from bert_flow_tf.evaluation.protocols import TaskScores
+from bert_flow_tf.evaluation.witness import Compared
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
@@ -54,7 +54,7 @@ def write_all(folder):
     sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108)
     write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632))
     write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73)))
-    write(folder / "calibration.json", calibrations())
+    write(folder / "calibration.json", comparison())
     write(folder / "lexical" / "results.json", lexical(), "lexical.svg")
     write(folder / "words" / "results.json", words(), "words.svg")
     write(folder / "isotropy" / "results.json", isotropies(), "spectrum.svg")
@@ -74,17 +74,14 @@ def reproduction(rows):
     return results.Reproduction(made_by=MADE_BY, **of_encoder, seeds=[1, 2, 3], tasks={"stsb": made})
 
 
-def calibrations(model=CLS, *, task="sts-b", test_pairs=1379, fit_on="all"):
-    by_seed = {seed: {"spearman": 0.784 + sign * 5e-4} for seed, sign in ((1, 1), (2, -1))}
+def comparison(model=CLS, *, task="sts-b", pairs=1379):
     rows = [
-        CalibrationScores(method="none", by_metric={"spearman": 0.7308}, seconds=0.1),
-        CalibrationScores(method="sn+natsv", k=6, dev_by_k={6: 0.8}, by_metric={"spearman": 0.75}, seconds=0.1),
-        CalibrationScores(method="whitening", by_metric={"spearman": 0.79}, seconds=0.1),
-        CalibrationScores(method="flow", by_metric={"spearman": 0.7845}, by_seed=by_seed, seconds=20.0),
+        Compared(method="none", spearman=0.7308, witness=0.9, mean_cosine=0.3, threshold=0.7),
+        Compared(method="sn", spearman=0.75, interval=(0.01, 0.03), witness=0.91, witness_claim="no clear change"),
+        Compared(method="flow", spearman=0.7845, interval=(0.04, 0.06), auc=0.8, best_f1=(0.7, 0.55)),
     ]
-    data = {"glue_dir": "glue", "pairs": {"train": 5749, "dev": 1500, "test": test_pairs}, "sentences_sha256": "c" * 64}
-    data |= {"task": task, "metric": "spearman", "flow_model_config": "config_l3_d3_w32"}
-    return results.Calibrations(made_by=MADE_BY, model=model, **data, fit_on=fit_on, dropout=False, rows=rows)
+    data = {"sentences": 100, "pairs": pairs, "task": task, "flow_model_config": "config_l3_d3_w32"}
+    return results.Comparison(made_by=MADE_BY, model=model, encoder="demo, cls", **data, rows=rows, recommended="flow")
 
 
 def lexical(task="sts-b", split="dev"):

@@ -1,0 +1,93 @@
+"""`bert-flow compare`: calibrations side by side on your own sentences."""
+
+import pathlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from bert_flow_tf.commands import options as opt
+from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.data.scored_tasks import read_scored_split
+from bert_flow_tf.data.tasks import SPLITS, Task, read_split
+from bert_flow_tf.runs.record import made_by
+from bert_flow_tf.runs.settings import FitSettings
+
+if TYPE_CHECKING:
+    from bert_flow_tf.training.fitting import Pairs
+
+_METHODS = "centre,whitening,soft-whitening-0.1,flow"
+
+
+@click.command(epilog="\b\nbert-flow compare --bert_hub demo --input tickets.csv --column text --pairs pairs.csv")
+@opt.model_options(required=False)
+@opt.SENTENCE_TRANSFORMER
+@opt.sentence_options(required=False)
+@opt.with_options(opt.PAIR_OPTIONS)
+@opt.task_option("With --glue_dir: the task.")
+@click.option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
+@click.option("--methods", callback=opt.name_list(), default=_METHODS, metavar="LIST", help="See above.")
+@opt.setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
+@click.option("--out", metavar="FILE.json", help="File for the results.")
+@click.option("--overwrite", is_flag=True, help="Replace --out.")
+def compare(
+    model: opt.ModelOptions,
+    sentence_transformer: str | None,
+    sentences: Iterator[str] | None,
+    settings: FitSettings,
+    methods: list[str],
+    out: str | None,
+    overwrite: bool,
+    **data: Any,
+) -> None:
+    """Compare an encoder without and with calibrations, and recommend one.
+
+    Labelled pairs decide if there are any (columns: sentence1,sentence2,score; TSV: 1,2,3), else the witness. Methods
+    are flow, centre, whitening[-D], soft-whitening-E, sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all
+    splits of a task, as in the paper's Table 5, and its test pairs decide.
+    """
+    opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer})
+    opt.check_one_of({"input": sentences, "glue_dir": data["glue_dir"]})
+    for method in methods:
+        FitSettings(method=method)
+    path = locked_file(out, overwrite=overwrite) if out else None
+    task: Task | None = data["task"] if data["glue_dir"] else None
+    pairs: Pairs | None
+    if task:
+        given, pairs = _of_task(task, data["glue_dir"])
+    else:
+        given = [sentence for sentence in sentences or () if sentence.strip()]
+        pairs = opt.read_pairs(data["pairs"], data["pair_columns"]) if data["pairs"] else None
+    from bert_flow_tf.calibrated import compare
+    from bert_flow_tf.evaluation.witness import recommended
+    from bert_flow_tf.results.records import Comparison
+    from bert_flow_tf.results.tables import comparison_table, model_in_words
+
+    encoder: Any = opt.load_sentence_transformer(sentence_transformer) if sentence_transformer else model.load()
+    rows = compare(encoder, given, methods, pairs=pairs, settings=settings)
+    record = None if sentence_transformer else msgspec.structs.replace(encoder.record, low_dim=-1)
+    result = Comparison(
+        made_by=made_by("bert-flow compare"),
+        model=record,
+        encoder=sentence_transformer or model_in_words(encoder.record),
+        sentences=len(given),
+        pairs=len(pairs[2]) if pairs else 0,
+        task=task.name if task else None,
+        flow_model_config=settings.flow_model_config,
+        rows=rows,
+        recommended=recommended(rows),
+    )
+    click.echo(comparison_table(result).to_text(missing=""))
+    if path:
+        write_results(path, result)
+
+
+def _of_task(task: Task, glue_dir: str) -> tuple[list[str], "Pairs"]:
+    """Return the sentences of all splits, and the test split's pairs with gold scores."""
+    splits = [read_split(task, pathlib.Path(glue_dir) / task.directory, split) for split in SPLITS]
+    test = read_scored_split(task, glue_dir, "test")
+    sentences = [
+        one for split in splits for pair in zip(split.sentences_a, split.sentences_b, strict=True) for one in pair
+    ]
+    return sentences, (test.sentences_a, test.sentences_b, test.labels.tolist())

@@ -1,0 +1,110 @@
+"""`bert-flow compare` and `duplicates`: figures of an encoder with known embeddings, and mistakes."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from bert_flow_tf import BertFlow, compare
+from bert_flow_tf.commands.duplicates import similar_groups
+from bert_flow_tf.evaluation.witness import Compared, recommended
+from bert_flow_tf.runs.settings import FitSettings
+from tests.refusals import refused, succeeds
+
+SENTENCES = [f"w{i} w{j} w{(i * j) % 17}" for i in range(20) for j in range(15)]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Rows with an id and repeated texts, and labelled pairs in a CSV and as JSON lines."""
+    folder = tmp_path_factory.mktemp("files")
+    with (folder / "rows.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *enumerate([*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]])])
+    pairs = [(SENTENCES[i], SENTENCES[(i * 7) % 300], int(i % 3 == 0)) for i in range(0, 300, 5)]
+    with (folder / "pairs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["b", "same", "a"], *((b, label, a) for a, b, label in pairs)])
+    rows = (dict(zip(("sentence1", "sentence2", "score"), pair, strict=True)) for pair in pairs)
+    (folder / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return folder, pairs
+
+
+def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(tiny_encoder_dir, files, monkeypatch):
+    folder, pairs = files
+    encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--train_batch_size", 16)
+    own = ("--input", folder / "rows.csv", "--column", "text", "--methods", "centre,soft-whitening-0.5")
+    named = ("--pairs", folder / "pairs.csv", "--pair_columns", "a,b,same", "--out", folder / "found.json")
+    printed = succeeds("compare", *encoder, *own, *named)
+    found = json.loads((folder / "found.json").read_text())
+    assert printed.splitlines()[-2] == f"recommended, by the labelled pairs: {found['recommended']}"
+    # JSON lines of the default names are the same pairs.
+    other = succeeds("compare", *encoder, *own, "--pairs", folder / "pairs.jsonl")
+    assert other.splitlines() == printed.splitlines()[:-1]
+    model, calls, columns = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8), [], list(zip(*pairs, strict=True))
+    rows = {row["method"]: row for row in found["rows"]}
+    assert list(rows) == ["none", "centre", "soft-whitening-0.5"]
+    given = [*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]]
+    history = model.fit(given, method="centre", pairs=columns, batch_size=16).history_
+    judged = history.judgement
+    assert (rows["none"]["spearman"], rows["centre"]["spearman"]) == (judged.before, judged.after)
+    assert rows["centre"]["interval"] == [judged.low, judged.high] and rows["none"]["auc"] == judged.auc[0]
+    assert rows["centre"]["best_f1"] == list(judged.best_f1[1])
+    assert rows["centre"]["mean_cosine"] == history.change.after.mean_cosine
+    assert rows["none"]["witness"] == history.witness.before
+
+    def encode(sentences):
+        calls.append(sentences)
+        return model.encode_pooled(sentences)
+
+    again = compare(encode, given, ["centre", "whitening"], pairs=columns, settings=FitSettings(batch_size=16))
+    assert again[1].spearman == judged.after and len(calls) == len({tuple(one) for one in calls}) == 6
+
+
+def test_the_best_of_those_that_help_is_recommended():
+    rows = [Compared(method="none", spearman=0.5), Compared(method="flow", spearman=0.7, verdict="no clear change")]
+    assert recommended(rows) == "none"
+    rows += [Compared(method=name, spearman=x, verdict="helps") for name, x in (("sn", 0.6), ("centre", 0.55))]
+    assert recommended(rows) == "sn"
+
+
+def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
+    start = ("compare", "--bert_hub", tiny_encoder_dir, "--input", files[0] / "rows.csv", "--column", "text", "--pairs")
+    pairs = files[0] / "pairs.csv"
+    assert "pair_columns" in refused(*start, pairs, "--pair_columns", "a,b")
+    assert f"{pairs}: found the columns b, same, a" in refused(*start, pairs)
+    assert f"{pairs}: cannot be read as two sentences and a number" in refused(
+        *start, pairs, "--pair_columns", "a,same,b"
+    )
+
+
+def test_groups_are_those_of_all_cosines(tiny_encoder_dir, files, tmp_path):
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(700, 6))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    groups, nearest = similar_groups(u, 0.97)
+    cosines = u @ u.T - 3 * np.eye(len(u))
+    np.testing.assert_allclose(nearest, cosines.max(axis=1), rtol=1e-5)
+    # Walk from row to row as long as a cosine is large.
+    reached, left = np.full(len(u), -1), set(range(len(u)))
+    while left:
+        todo = [start := min(left)]
+        while todo:
+            if (row := todo.pop()) in left:
+                left.remove(row)
+                reached[row] = start
+                todo += np.flatnonzero(cosines[row] >= 0.97).tolist()
+    assert len(set(zip(groups, reached, strict=True))) == len(set(groups)) == len(set(reached)) < 700
+    model, out = ("duplicates", "--bert_hub", tiny_encoder_dir), tmp_path / "groups.csv"
+    own = ("--input", files[0] / "rows.csv", "--column", "text", "--keep", "id", "--out", out)
+    printed = succeeds(*model, *own, "--threshold", 1.0)
+    rows = list(csv.reader(out.open(newline="")))
+    assert rows[0] == ["group", "cosine", "id", "text"]
+    equal = [row for row in rows if row[3] == SENTENCES[7]]
+    assert {row[2] for row in equal} >= {"7", "300", "301"} and len({row[0] for row in equal}) == 1
+    assert {row[1] for row in equal} == {"1.0000"} and f"{len(rows) - 1} rows" in printed
+    assert "groups.csv: exists" in refused(*model, *own)
+    assert "random pairs exceeds a cosine of" in succeeds(*model, *own, "--false_matches", 0.01, "--overwrite")
+    (tmp_path / "one.txt").write_text("w1\nw1\n")
+    assert "found 1 different sentences" in refused(
+        *model, "--input", tmp_path / "one.txt", "--out", tmp_path / "x.csv"
+    )
