@@ -26,12 +26,12 @@ from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training import fitting
 
-METHODS = ("flow", "whitening", "soft-whitening-0.1", "soft-whitening-1", "centre", "sn")
+METHODS = ("flow", "whitening", "soft-whitening-0.1", "soft-whitening-1", "sn")
 Pairs = list[tuple[str, str, float]]
 
 
 def texts(glue_dir: str, senteval_dir: str) -> dict[str, tuple[Pairs, Pairs]]:
-    """Return the pairs to learn on and to judge by, for each text."""
+    """Return each text's pairs, to learn on and to judge by."""
     genres: dict[str, Pairs] = {}
     for split, columns in (("train", (1, 7, 8, 9)), ("dev", (1, 7, 8, 9)), ("sts-test.csv", (0, 5, 6, 4))):
         path = pathlib.Path(glue_dir, "STS-B", split if "." in split else f"{split}.tsv")
@@ -81,7 +81,7 @@ def neighbours(x: np.ndarray, k: int = 10) -> np.ndarray:
 
 
 def hubness(near: np.ndarray) -> float:
-    """Return the skewness of how often a row is a neighbour (Radovanović et al. 2010)."""
+    """Return the skewness of rows' counts as neighbours (Radovanović et al. 2010)."""
     counts = np.bincount(near.ravel(), minlength=len(near)).astype(float)
     return float(np.mean((counts - counts.mean()) ** 3) / max(counts.std(), 1e-9) ** 3)
 

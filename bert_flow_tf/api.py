@@ -364,7 +364,7 @@ class BertFlow(Embedder):
 
         Args:
           sentences: a repeated sentence counts each time.
-          method: "flow", "centre", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
+          method: "flow", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
             `evaluation.calibration`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           flow_model_config: name of a shipped configuration, or a JSON file.

@@ -182,7 +182,7 @@ def calibrate(
 def compare(
     encoder: Encoder | Embedder,
     sentences: Iterable[str],
-    methods: Sequence[str] = ("centre", "whitening", "flow"),
+    methods: Sequence[str] = ("whitening", "soft-whitening-0.1", "flow"),
     *,
     pairs: fitting.Pairs | None = None,
     settings: FitSettings | None = None,

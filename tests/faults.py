@@ -107,7 +107,7 @@ COMMANDS: dict[str, Run] = {
     "convert": _bert_flow("convert --tf1_checkpoint tf1 --out converted"),
     "to_tf1": _bert_flow("convert --run runs/finished --to_tf1 --out to_tf1"),
     "export": _bert_flow(f"export {_MODEL} --out exported --version 1"),
-    "compare": _bert_flow(f"compare {_MODEL} --glue_dir glue --methods centre --out comparison.json"),
+    "compare": _bert_flow(f"compare {_MODEL} --glue_dir glue --methods sn --out comparison.json"),
     "duplicates": _bert_flow(f"duplicates {_MODEL} --input sentences.txt --threshold 0.5 --out groups.csv"),
     "evaluate": _bert_flow(f"evaluate {_MODEL} --tasks stsb --glue_dir glue"),
     "isotropy": _bert_flow(f"analyze isotropy {_MODEL} --glue_dir glue --split all --out isotropy"),

@@ -17,7 +17,7 @@ from bert_flow_tf.runs.settings import FitSettings
 if TYPE_CHECKING:
     from bert_flow_tf.training.fitting import Pairs
 
-_METHODS = "centre,whitening,soft-whitening-0.1,flow"
+_METHODS = "whitening,soft-whitening-0.1,flow"
 
 
 @click.command(epilog="\b\nbert-flow compare --bert_hub demo --input tickets.csv --column text --pairs pairs.csv")
@@ -44,7 +44,7 @@ def compare(
     """Compare an encoder without and with calibrations, and recommend one.
 
     Labelled pairs decide if there are any (columns: sentence1,sentence2,score; TSV: 1,2,3), else the witness. Methods
-    are flow, centre, whitening[-D], soft-whitening-E, sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all
+    are flow, whitening[-D], soft-whitening-E, sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all
     splits of a task, as in the paper's Table 5, and its test pairs decide.
     """
     opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer})
@@ -84,7 +84,7 @@ def compare(
 
 
 def _of_task(task: Task, glue_dir: str) -> tuple[list[str], "Pairs"]:
-    """Return the sentences of all splits, and the test split's pairs with gold scores."""
+    """Return all splits' sentences, and the test split's scored pairs."""
     splits = [read_split(task, pathlib.Path(glue_dir) / task.directory, split) for split in SPLITS]
     test = read_scored_split(task, glue_dir, "test")
     sentences = [

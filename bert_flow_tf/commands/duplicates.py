@@ -46,9 +46,9 @@ def duplicates(
     overwrite: bool,
     **columns: Any,
 ) -> None:
-    """Write groups of rows whose sentences are equal or have a cosine above a threshold.
+    """Write groups of rows whose sentences are equal or similar.
 
-    A group is connected by such pairs, so its ends may be less similar. FILE.csv has the columns group (from 1, the
+    A group is connected by pairs of cosines above a threshold, so its ends may be less similar. FILE.csv has the columns group (from 1, the
     largest first), cosine (to the nearest other sentence; 1 for equal ones), the kept columns and the sentence.
     --false_matches bounds matches of unrelated sentences, not of sentences that differ in a detail.
     """
@@ -87,9 +87,9 @@ def duplicates(
 
 
 def similar_groups(u: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group of each row of `u` [n, D], of norm 1, and its largest cosine.
+    """Return the group and the largest cosine of each row.
 
-    Groups are connected by cosines of `threshold` or more. Memory is linear in n.
+    The rows `u` [n, D] have norm 1. Groups are connected by cosines of `threshold` or more. Memory is linear in n.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

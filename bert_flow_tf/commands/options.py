@@ -211,7 +211,7 @@ PAIR_OPTIONS = [
 
 
 def read_pairs(path: str, columns: str | None) -> "Pairs":
-    """Return the pairs of a file and their scores; columns are names or numbers."""
+    """Return a file's pairs and scores; columns are names or numbers."""
     file_format = input_format(path)
     names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(",")
     if len(names) != 3:

@@ -52,6 +52,7 @@ def reproduce(
     avg          mean of the last layer
     last2avg     mean of the first and the last layer
     flow-target  flow on the task's train, dev and test sentences: 1 epoch at 1e-3
+    flow-avg     the same of avg, as in Table 5
     flow-train   flow on the task's train sentences
     flow-nli     flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
 

@@ -45,7 +45,7 @@ def find_folder(senteval_dir: str | os.PathLike | None, task: Task) -> pathlib.P
 
 
 def read_subset(task: Task, folder: pathlib.Path, subset: str) -> Examples:
-    """Read the pairs of a sub-set that have a line with a gold score."""
+    """Read the pairs of a sub-set that have a gold score."""
     layout, gold_path = task.files[subset], folder / f"STS.gs.{subset}.txt"
     path = folder / layout.name
     pairs = task.parse(read_rows(path), path, layout)

@@ -19,8 +19,7 @@ class StandardNormalization(StandardScaler):
 
     def fit(self, X: np.ndarray, y: None = None) -> "StandardNormalization":
         super().fit(X)
-        if self.with_std:
-            self.scale_ = np.where(negligible_channels(X), 1.0, np.sqrt(self.var_))
+        self.scale_ = np.where(negligible_channels(X), 1.0, np.sqrt(self.var_))
         return self
 
 
@@ -81,7 +80,7 @@ def calibration(name: str) -> BaseEstimator:
     """Return an unfitted calibration.
 
     Args:
-      name: `centre`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, `whitening-D` (D dimensions kept), or
+      name: `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, `whitening-D` (D dimensions kept), or
         `soft-whitening-E`, see `Whitening`.
     """
     kind, _, number = name.rpartition("-") if name[-1].isdigit() else (name, "", "")
@@ -89,5 +88,5 @@ def calibration(name: str) -> BaseEstimator:
         return Whitening(softness=float(number))
     if kind == "whitening":
         return Whitening(int(number) if number else None)
-    first = StandardNormalization(with_std=kind.startswith("sn")) if kind[0] in "sc" else FunctionTransformer()
+    first = StandardNormalization() if kind.startswith("sn") else FunctionTransformer()
     return make_pipeline(first, NullTopSingularVectors(int(number))) if number else first

@@ -1,4 +1,4 @@
-"""Choose a cosine above which few random pairs of sentences lie, without labels."""
+"""Choose a cosine that few random pairs of sentences exceed."""
 
 import numpy as np
 

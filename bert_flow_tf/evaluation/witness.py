@@ -165,7 +165,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def recommended(rows: Sequence[Compared]) -> str:
-    """Return the method to use: the best of those that help, or "none"."""
+    """Return the best method of those that help, or "none"."""
     helping = [row for row in rows if row.verdict == "helps"]
     return max(helping, key=lambda row: row.spearman or row.witness or 0.0).method if helping else "none"
 

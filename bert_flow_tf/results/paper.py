@@ -35,6 +35,7 @@ _PRESETS = (
     Preset("avg", "", "avg", None),
     Preset("last2avg", "-last2avg", "avg-last-2", None),
     Preset("flow-target", "-flow (target)", "avg-last-2", {}),
+    Preset("flow-avg", "-flow (target, avg)", "avg", {}),
     Preset("flow-train", "-flow (target, train only)", "avg-last-2", {"use_full_for_training": 0}),
     Preset("flow-nli", "-flow (NLI)", "avg-last-2", _FLOW_ON_NLI, on_nli=True),
 )

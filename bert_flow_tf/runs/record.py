@@ -58,7 +58,7 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a calibration helps: by labelled pairs if there are any, else by the witness."""
+    """The claim about a calibration, by pairs or else the witness."""
 
     claim: str  # "helps", "harms", "no clear change", or "not judged" without texts
     words: str  # the lines that `fit` prints, with figures and what they were measured on

@@ -39,8 +39,8 @@ _WITHOUT_EFFECT = "Accepted but ignored"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
 _ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
 # A calibration that `BertFlow.fit` can learn.
-_METHODS = "flow, centre, whitening[-D], soft-whitening-E, sn, natsv-K or sn+natsv-K"
-FIT_METHOD = re.compile(r"flow|centre|whitening(-[1-9]\d*)?|soft-whitening-(\d+\.)?\d+|sn|(sn\+)?natsv-[1-9]\d*")
+_METHODS = "flow, whitening[-D], soft-whitening-E, sn, natsv-K or sn+natsv-K"
+FIT_METHOD = re.compile(r"flow|whitening(-[1-9]\d*)?|soft-whitening-(\d+\.)?\d+|sn|(sn\+)?natsv-[1-9]\d*")
 
 
 class Settings:
@@ -304,7 +304,7 @@ class RunSettings(Settings):
 class FitSettings(Settings):
     """The settings of `BertFlow.fit`."""
 
-    method: str = flag("flow", "flow, centre, whitening, …")
+    method: str = flag("flow", "flow, whitening, …")
     flow_model_config: str = flag(DEFAULT_CONFIG, "Configuration of the flow.")
     epochs: float | None = flag(None, "[default: 1, or for 300 steps]", gt=0, option="num_train_epochs")
     batch_size: int = flag(64, "Sentences per step.", ge=1, option="train_batch_size")
@@ -315,7 +315,7 @@ class FitSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not FIT_METHOD.fullmatch(self.method):
-            hint = suggest(self.method, ("flow", "centre", "whitening", "soft-whitening-0.1"))
+            hint = suggest(self.method, ("flow", "whitening", "soft-whitening-0.1"))
             raise ArgumentError(f"method: found {self.method!r}, expected {_METHODS}{hint}")
         flow_config(self.flow_model_config)
 

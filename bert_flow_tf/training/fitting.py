@@ -66,7 +66,7 @@ class History:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The claim of the pairs, else of the witness, and all lines; None if nothing was measured."""
+        """The claim of the pairs, else of the witness; None without measures."""
         measure, words = self.judgement or self.witness, str(self)
         claim = measure.claim.removesuffix(COMPARE) if measure else "not judged"
         return Verdict(claim=claim, words=words) if words else None

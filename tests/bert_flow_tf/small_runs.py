@@ -67,7 +67,7 @@ def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0, gold=False):
 
 
 def write_senteval(folder, words):
-    """Write STS-12 as in SentEval; return the folder. A tenth has no gold scores."""
+    """Write STS-12 as in SentEval, a tenth without gold scores."""
     rng = np.random.default_rng(0)
 
     def sentence(known):

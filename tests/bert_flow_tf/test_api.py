@@ -286,8 +286,8 @@ def test_few_different_sentences_are_said(tiny_encoder_dir):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     with user_error("fit: found one sentence 400 times, expected different ones"):
         model.fit(["w1 w2"] * 400)
-    with pytest.warns(UserWarning, match="fit: found 20 different sentences; a centre learned from fewer than 100"):
-        model.fit([f"w{i}" for i in range(20)] * 20, method="centre")
+    with pytest.warns(UserWarning, match="fit: found 20 different sentences; a sn learned from fewer than 100"):
+        model.fit([f"w{i}" for i in range(20)] * 20, method="sn")
     some = [f"w{i} w{j}" for i in range(10) for j in range(15)]
     with pytest.warns(UserWarning, match="different sentences; fewer than twice the 96 directions of whitening-96"):
         model.fit(some, method="whitening-96")

@@ -17,7 +17,7 @@ SENTENCES = [f"w{i} w{j} w{(i * j) % 17}" for i in range(20) for j in range(15)]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Rows with an id and repeated texts, and labelled pairs in a CSV and as JSON lines."""
+    """Rows with an id and repeated texts, and labelled pairs."""
     folder = tmp_path_factory.mktemp("files")
     with (folder / "rows.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["id", "text"], *enumerate([*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]])])
@@ -32,7 +32,7 @@ def files(tmp_path_factory):
 def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(tiny_encoder_dir, files, monkeypatch):
     folder, pairs = files
     encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--train_batch_size", 16)
-    own = ("--input", folder / "rows.csv", "--column", "text", "--methods", "centre,soft-whitening-0.5")
+    own = ("--input", folder / "rows.csv", "--column", "text", "--methods", "sn,soft-whitening-0.5")
     named = ("--pairs", folder / "pairs.csv", "--pair_columns", "a,b,same", "--out", folder / "found.json")
     printed = succeeds("compare", *encoder, *own, *named)
     found = json.loads((folder / "found.json").read_text())
@@ -42,28 +42,28 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(tiny
     assert other.splitlines() == printed.splitlines()[:-1]
     model, calls, columns = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8), [], list(zip(*pairs, strict=True))
     rows = {row["method"]: row for row in found["rows"]}
-    assert list(rows) == ["none", "centre", "soft-whitening-0.5"]
+    assert list(rows) == ["none", "sn", "soft-whitening-0.5"]
     given = [*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]]
-    history = model.fit(given, method="centre", pairs=columns, batch_size=16).history_
+    history = model.fit(given, method="sn", pairs=columns, batch_size=16).history_
     judged = history.judgement
-    assert (rows["none"]["spearman"], rows["centre"]["spearman"]) == (judged.before, judged.after)
-    assert rows["centre"]["interval"] == [judged.low, judged.high] and rows["none"]["auc"] == judged.auc[0]
-    assert rows["centre"]["best_f1"] == list(judged.best_f1[1])
-    assert rows["centre"]["mean_cosine"] == history.change.after.mean_cosine
+    assert (rows["none"]["spearman"], rows["sn"]["spearman"]) == (judged.before, judged.after)
+    assert rows["sn"]["interval"] == [judged.low, judged.high] and rows["none"]["auc"] == judged.auc[0]
+    assert rows["sn"]["best_f1"] == list(judged.best_f1[1])
+    assert rows["sn"]["mean_cosine"] == history.change.after.mean_cosine
     assert rows["none"]["witness"] == history.witness.before
 
     def encode(sentences):
         calls.append(sentences)
         return model.encode_pooled(sentences)
 
-    again = compare(encode, given, ["centre", "whitening"], pairs=columns, settings=FitSettings(batch_size=16))
+    again = compare(encode, given, ["sn", "whitening"], pairs=columns, settings=FitSettings(batch_size=16))
     assert again[1].spearman == judged.after and len(calls) == len({tuple(one) for one in calls}) == 6
 
 
 def test_the_best_of_those_that_help_is_recommended():
     rows = [Compared(method="none", spearman=0.5), Compared(method="flow", spearman=0.7, verdict="no clear change")]
     assert recommended(rows) == "none"
-    rows += [Compared(method=name, spearman=x, verdict="helps") for name, x in (("sn", 0.6), ("centre", 0.55))]
+    rows += [Compared(method=name, spearman=x, verdict="helps") for name, x in (("sn", 0.6), ("sn", 0.55))]
     assert recommended(rows) == "sn"
 
 
