@@ -24,7 +24,10 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with quiet_import():
-        return getattr(importlib.import_module(_MODULES[name]), name)
+        found = getattr(importlib.import_module(_MODULES[name]), name)
+    # The next access finds it here, without this function.
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

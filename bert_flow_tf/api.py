@@ -207,7 +207,7 @@ class BertFlow(Embedder):
             ("prompt_name", prompt_name, (None, *self.prompts)),
             ("truncate_dim", truncate_dim, (None, *range(1, self.embedding_size + 1))),
         ):
-            if value not in expected:
+            if value not in expected or isinstance(value, bool | float):
                 listed = expected if len(expected) < 9 else (*expected[:2], "…", expected[-1])
                 raise ArgumentError(f"{name}: found {value!r}, expected {', '.join(map(str, listed))}")
         prompt = self._prompt(prompt_name) if prompt is None else prompt

@@ -4,8 +4,12 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
+
+# Two threads that redirect stderr at once would leave it redirected.
+_LOCK = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -15,7 +19,12 @@ def quiet_import() -> Iterator[None]:
     if sys.stderr is None:
         yield
         return
-    with warnings.catch_warnings(), tempfile.TemporaryFile() as hidden, open(os.dup(2), "wb", buffering=0) as stderr:
+    with (
+        _LOCK,
+        warnings.catch_warnings(),
+        tempfile.TemporaryFile() as hidden,
+        open(os.dup(2), "wb", buffering=0) as stderr,
+    ):
         os.dup2(hidden.fileno(), 2)
         try:
             yield

@@ -48,9 +48,10 @@ def duplicates(
 ) -> None:
     """Write groups of rows whose sentences are equal or similar.
 
-    A group is connected by pairs of cosines above a threshold, so its ends may be less similar. FILE.csv has the columns group (from 1, the
-    largest first), cosine (to the nearest other sentence; 1 for equal ones), the kept columns and the sentence.
-    --false_matches bounds matches of unrelated sentences, not of sentences that differ in a detail.
+    A group is connected by pairs with a cosine above the threshold, so its ends may be less similar. FILE.csv has the
+    columns group (from 1, the largest first), cosine (to the nearest other sentence; 1 for equal ones), the kept
+    columns and the sentence. --false_matches bounds matches of unrelated sentences, not of those that differ in a
+    detail.
     """
     path = locked_file(out, overwrite=overwrite)
     files = input_files(inputs, file_format=input_format, keep=keep, **columns)

@@ -121,9 +121,12 @@ class Tokenizer(tf.Module):
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
     """Return a file's word pieces in the order of their ids."""
     vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keep_empty_end=True)]
-    if "" in vocab or len(set(vocab)) < len(vocab):
-        line, piece = next((i, piece) for i, piece in enumerate(vocab, 1) if not piece or piece in vocab[: i - 1])
-        raise UserError(f"{path}, line {line}: {piece!r} is {'repeated' if piece else 'empty'}, expected a new piece")
+    seen: set[str] = set()
+    for line, piece in enumerate(vocab, 1):
+        if not piece or piece in seen:
+            found = f"{piece!r} is {'repeated' if piece else 'empty'}"
+            raise UserError(f"{path}, line {line}: {found}, expected a new piece")
+        seen.add(piece)
     check_special_tokens(vocab, path)
     return vocab
 

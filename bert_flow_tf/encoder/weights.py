@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import FORMAT_VERSION, Positive, read_json
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
 from bert_flow_tf.files.reading import AnyPath, reading
 from bert_flow_tf.runs.record import Training
 
@@ -23,16 +23,20 @@ WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 _FINGERPRINT_VERSION = 2
 
 
+_Width = Annotated[int, msgspec.Meta(ge=1, le=2**17)]
+
+
 class BertConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A BERT's shape, activation and rates, by the names of `bert_config.json`."""
 
-    vocab_size: Positive
-    hidden_size: Positive
-    num_hidden_layers: Positive
-    num_attention_heads: Positive
-    intermediate_size: Positive
-    max_position_embeddings: Positive
-    type_vocab_size: Positive = 1
+    # The upper limits are far above all published models; without them, a wrong number would fill the memory.
+    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=2**24)]
+    hidden_size: _Width
+    num_hidden_layers: Annotated[int, msgspec.Meta(ge=1, le=256)]
+    num_attention_heads: _Width
+    intermediate_size: _Width
+    max_position_embeddings: _Width
+    type_vocab_size: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     hidden_act: Activation
     hidden_dropout_prob: _Rate = 0.1
     attention_probs_dropout_prob: _Rate = 0.1

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import logging
 import os
 import pathlib
 import re
@@ -21,6 +22,10 @@ INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl"
 SENTENCE = "sentence"
 # Streams are read in parts of this many sentences; each part is sorted by length.
 BLOCK_ROWS = 16384
+# A first row with one of these fields holds the column names.
+_HEADER_NAMES = {"sentence", "sentences", "text", "id", "index", "label", "score", "gold_label", "title", "content"}
+_HEADER_NAMES |= {f"{name}{i}" for name in ("sentence", "text", "question") for i in (1, 2)}
+_HEADER_NAMES |= {"premise", "hypothesis", "question", "query", "pair_id", "sentence_a", "sentence_b"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # This many bytes are read at once; a row of CSV or JSON must not be longer.
 _BLOCK = 1 << 22
@@ -32,8 +37,8 @@ def read_sentences(
     """Iterate over the sentences of a file.
 
     With several `columns`, yield lists of strings, else strings. Text has one sentence per line, JSON lines one object.
-    The first row of TSV and CSV holds the column names; if `columns` are numbers and its fields are not distinct words,
-    it is data. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`.
+    The first row of TSV and CSV holds the column names; if `columns` are numbers, it is data unless a field is one of
+    `_HEADER_NAMES`. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`.
 
     Args:
       path: a file, perhaps compressed as `.gz`, an address that fsspec opens, or `-` for standard input.
@@ -88,6 +93,9 @@ def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str
 
 def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:
     """Yield lists of up to `BLOCK_ROWS` strings; raise `UserError` for other values."""
+    if hasattr(sentences, "columns"):
+        column = str(next(iter(sentences)))
+        raise UserError(f"{name}: found a table, expected one of its columns, such as df[{column!r}]")
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         found = f"{type(sentences).__name__} {sentences!r:.60}"
         raise UserError(f"{name}: found {found}, expected strings in a list or another ordered iterable")
@@ -145,6 +153,8 @@ def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Return the columns' names; turn numbers into names of the first row."""
     numbered = {str(i): one for i, one in enumerate(first, 1)}
     names = [column if column in first else numbered.get(column, column) for column in wanted]
+    if repeated := [column for column in names if first.count(column) > 1 and column not in numbered]:
+        raise UserError(f"{path}: found the column {repeated[0]} {first.count(repeated[0])} times, expected it once")
     if missing := [column for column in names if column not in first]:
         found = ", ".join(first) + ("" if missing[0] == SENTENCE else f", not {missing[0]}")
         likely = next((one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME")
@@ -171,8 +181,12 @@ def _arrays(
         first = file.schema_arrow.names
     elif file_format in ("tsv", "csv"):
         first = _first_row(stream, file_format)
-        has_names = len(set(first)) == len(first) and all(one.replace("-", "_").isidentifier() for one in first)
-        no_header = no_header or (numbers and not has_names)
+        known = [one for one in first if one.strip().lower() in _HEADER_NAMES]
+        if numbers and known and not no_header:
+            logging.warning("%s: the first row, with %s, is taken as column names; --no_header if not", path, known[0])
+        no_header = no_header or (numbers and not known)
+        if no_header and (missing := [column for column in wanted if int(column) > len(first)]):
+            raise UserError(f"{path}: found {len(first)} columns, not {missing[0]}")
     if first and not no_header:
         names = _names(path, first, wanted)
     if file_format in ("text", "tsv"):

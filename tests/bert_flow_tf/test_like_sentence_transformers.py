@@ -89,7 +89,12 @@ def test_a_length_that_is_set_counts(model):
 
 
 def test_arguments_that_do_not_fit_are_named(model):
-    wrong = {"device": ["cuda"], "truncate_dim": [17, 0], "precision": ["int4"], "output_value": ["token_embeddings"]}
+    wrong = {
+        "device": ["cuda"],
+        "truncate_dim": [17, 0, 5.0, True],
+        "precision": ["int4"],
+        "output_value": ["token_embeddings"],
+    }
     for name, value in [(name, value) for name, values in wrong.items() for value in values]:
         with user_error(f"{name}: found {value!r}"):
             model.encode("cat", **{name: value})
@@ -121,3 +126,9 @@ def test_the_guide_names_all_that_the_library_has(golden_dir):
     # In its order, so that arguments without names mean the same.
     theirs = [name for name in signatures["encode"] if name != "self" and said_of_arguments[name] != "no"]
     assert ours == ["sentences", *theirs[1:]]
+
+
+def test_a_table_instead_of_its_column_is_named(model):
+    columns = {"columns": ["text"], "__iter__": lambda self: iter(self.columns)}
+    with user_error("sentences: found a table, expected one of its columns, such as df['text']"):
+        model.encode(type("DataFrame", (), columns)())

@@ -74,6 +74,11 @@ _DISTILBERT_PARTS = {
 }
 
 
+class _Module(msgspec.Struct):
+    type: str
+    path: str
+
+
 def _distilbert_key(key: str) -> str | None:
     if key == "embeddings.token_type_embeddings.weight":
         return None
@@ -125,13 +130,14 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     path = folder / MODULES_FILE
     if not path.is_file():
         return "", {}
-    with reading(path, "sentence-transformers' modules"):
-        modules = [(module["type"], module["path"]) for module in msgspec.json.decode(path.read_bytes())]
+    modules = read_json(path, list[_Module], expected="sentence-transformers' modules", versioned=False)
     # The library moves its classes between versions but keeps their names.
-    kinds = [kind.rpartition(".")[2] for kind, _ in modules]
+    kinds = [module.type.rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
-    bert, path = folder / modules[0][1], folder / modules[1][1] / CONFIG_FILE
+    if outside := [one.path for one in modules if {"..", "/"} & {*pathlib.PurePath(one.path).parts}]:
+        raise UserError(f"{path}: path: found {outside[0]}, expected a folder in {folder}")
+    bert, path = folder / modules[0].path, folder / modules[1].path / CONFIG_FILE
     settings = read_settings(path)
     # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
     modes = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
@@ -142,11 +148,11 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     path = folder / SENTENCE_SETTINGS_FILE
     own = {name: value for name, value in read_settings(path).items() if name in SENTENCE_SETTINGS and value}
     if any(own.get("prompts", {}).values()) and not settings.get("include_prompt", True):
-        raise UserError(f"{folder / modules[1][1] / CONFIG_FILE}: include_prompt: found false, expected true")
+        raise UserError(f"{folder / modules[1].path / CONFIG_FILE}: include_prompt: found false, expected true")
     own |= {"pooling": pooling, "max_seq_length": _max_length(bert), "normalize": len(kinds) == 3}
     with reading(path, "sentence-transformers' settings"):
         msgspec.convert({"kind": "", "do_lower_case": True, **own}, EncoderRecord)
-    return modules[0][1], own
+    return modules[0].path, own
 
 
 def _max_length(bert: pathlib.Path) -> int:

@@ -1,5 +1,7 @@
 """The tokenizer's case and errors; tests/golden has the original's ids."""
 
+import time
+
 import pytest
 import tensorflow as tf
 
@@ -60,6 +62,16 @@ def test_a_bad_vocabulary_is_named_with_its_line(tmp_path, content, parts):
         (tmp_path / "vocab.txt").write_bytes(content)
     with user_error(str(tmp_path / "vocab.txt"), *parts):
         read_vocabulary(tmp_path / "vocab.txt")
+
+
+def test_a_piece_repeated_after_a_million_is_found_at_once(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{i}\n" for i in range(10**6)) + "7\n")
+    started = time.monotonic()
+    with user_error(f"{path}, line 1000001: '7' is repeated"):
+        read_vocabulary(path)
+    # A scan of all earlier lines would take hours.
+    assert time.monotonic() - started < 30
 
 
 def test_pieces_are_lines_that_tensorflow_text_takes(tmp_path):

@@ -41,7 +41,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".txt", ".tsv", ".csv", ".jsonl", ".parquet"])
-def test_sentences_and_columns_come_as_they_were_written(files, ending):
+def test_sentences_and_columns_come_as_they_were_written(files, ending, caplog):
     assert list(read_sentences(files[ending])) == SENTENCES
     if ending == ".txt":
         return
@@ -52,11 +52,15 @@ def test_sentences_and_columns_come_as_they_were_written(files, ending):
     (first, kept), (last, _) = read_tables(files[ending], **options)
     assert first + last == SENTENCES and kept.column("other").to_pylist() == OTHERS[:3]
     if ending in (".tsv", ".csv"):
-        # A number is a column of a file with names too, if the first row looks like names.
+        # A number is a column of a file with names too, if the first row has a known name.
         assert list(read_sentences(files[ending], columns=["2"])) == OTHERS
+        assert "with sentence, is taken as column names" in caplog.text
         assert list(read_sentences(files[ending], columns=["2"], no_header=True)) == ["other", *OTHERS]
-        files[ending].write_text(files[ending].read_text().replace("other", "other one"))
-        assert list(read_sentences(files[ending], columns=["2"])) == ["other one", *OTHERS]
+        files[ending].write_text(files[ending].read_text().replace("sentence", "今天天气很好"))
+        assert list(read_sentences(files[ending], columns=["2"])) == ["other", *OTHERS]
+        files[ending].write_text(files[ending].read_text().replace("今天天气很好", "other"))
+        with user_error(f"{files[ending]}: found the column other 2 times"):
+            read_sentences(files[ending], columns=["other"])
 
 
 def test_quotes_in_csv_hold_commas_newlines_and_quotes(tmp_path):
@@ -97,7 +101,7 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
         ("s.tsv", b"a\tsentence\n1\n", None, ["['1']", "2"]),
         ("s.csv", b"", None, []),
         ("s.csv", b"id,text\n1,2\n", None, ["found the columns id, text; choose one with --column text"]),
-        ("s.csv", b"a,b\n1,2\n", ["3"], ["columns a, b, not 3"]),
+        ("s.csv", b"a,b\n1,2\n", ["3"], ["found 2 columns, not 3"]),
         ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, ["Row #3", "Hello, world,3"]),
         ("s.jsonl", b'{"sentence": "a"}\n{"text": "x"}\n', None, ["row 2", "sentence"]),
         ("s.jsonl", b'{"sentence": 3}\n', None, ["sentence", "number"]),

@@ -57,6 +57,7 @@ def test_an_array_that_does_not_fit_is_named(arrays, found):
         ({"hidden_act": "swiglu"}, "'swiglu'"),
         ({"hidden_size": "32"}, "str"),
         ({"num_hidden_layers": 0}, ">= 1"),
+        ({"num_hidden_layers": 100_000_000}, "<= 256"),
         ({"hidden_dropout_prob": 1.5}, "< 1"),
         ({"layer_norm_eps": 1e-5}, "1e-12"),
     ],

@@ -48,3 +48,21 @@ def test_settings_of_older_and_newer_versions_are_read(tmp_path):
 def test_unsupported_settings_are_named(tmp_path, files, changes, parts):
     with user_error(*parts):
         sentence_transformer(write(tmp_path, files, **changes))
+
+
+@pytest.mark.parametrize(
+    ("modules", "found"),
+    [
+        ([{"type": "a.Transformer", "path": "../secret"}], "modules.json: path: found ../secret, expected a folder in"),
+        ([{"type": "a.Transformer", "path": "/secret"}], "modules.json: path: found /secret"),
+        ([{"type": "a.Transformer", "path": 0}], "modules.json: cannot be read"),
+        ([{"type": 1, "path": ""}], "modules.json: cannot be read"),
+        ({"type": "a.Transformer"}, "modules.json: cannot be read"),
+    ],
+)
+def test_modules_outside_the_folder_or_of_other_types_are_named(tmp_path, modules, found):
+    if isinstance(modules, list):
+        modules.append({"type": "a.Pooling", "path": "1_Pooling"})
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with user_error(found):
+        sentence_transformer(tmp_path)
