@@ -99,9 +99,7 @@ def case(encode, learned: list[str], pairs: Pairs, method: str) -> dict[str, flo
 
     values: dict[str, float] = {}
     found = witness(encode, calibrate, held_out)
-    for key in ("halves", "mixtures"):
-        part = getattr(found, key)
-        values |= {f"{key}_before": part[0], f"{key}_after": part[1], f"{key}_error": part[2]}
+    values |= {"mixtures_before": found.before, "mixtures_after": found.after, "directions": found.directions}
     sides = {"before": dev, "after": calibrate(dev)}
     near = {name: neighbours(x) for name, x in sides.items()}
     for name, x in sides.items():
@@ -116,7 +114,6 @@ def case(encode, learned: list[str], pairs: Pairs, method: str) -> dict[str, flo
         "spearman_after": judged.after,
         "low": judged.low,
         "high": judged.high,
-        "witness_error": found.error,
     }
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import auc, cosines, spearman
 
-# "helps" needs a rise x100 above _HELPS, "harms" a fall below -_HARMS, and both need _ERRORS standard errors.
-_HELPS, _HARMS, _ERRORS = 1.5, 4.0, 2.0
+# In a space of few directions, a calibration that the witness likes helps; in one of many, one that it dislikes harms.
+_FEW_DIRECTIONS, _MANY_DIRECTIONS, _ENOUGH = 35, 45, 100
 _RESAMPLES = 1000
 COMPARE, AS_IT_IS = "; compare with labelled pairs (--pairs)", "; use the encoder as it is"
 
@@ -23,42 +23,43 @@ Map = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Witness:
-    """Measures without labels, before and after a calibration.
+    """A measure without labels, before and after a calibration.
 
     Attributes:
-      halves: the share of sentence pairs that are less similar than a sentence and half of its own words, before and
-        after, and the bootstrap standard error of the difference.
-      mixtures: the same of Spearman's correlation between a sentence's share of the words in a mixture of two and its
-        cosine with the mixture.
-      error: the standard error of the difference of both measures' mean.
+      before, after: Spearman's correlation between a sentence's share of the words in a mixture of two sentences and
+        its cosine with the mixture.
+      directions: the participation ratio of the sentences before, see `directions`.
     """
 
     sentences: int
-    halves: tuple[float, float, float]
-    mixtures: tuple[float, float, float]
-    error: float
-
-    @property
-    def before(self) -> float:
-        return (self.halves[0] + self.mixtures[0]) / 2
-
-    @property
-    def after(self) -> float:
-        return (self.halves[1] + self.mixtures[1]) / 2
+    before: float
+    after: float
+    directions: float
 
     @property
     def claim(self) -> str:
-        """The verdict: "helps", "harms", or advice if the change is unclear."""
-        change = 100 * (self.after - self.before)
-        if abs(change) > _ERRORS * 100 * self.error and not -_HARMS < change < _HELPS:
-            return "helps" if change > 0 else "harms"
+        """The verdict: "helps", "harms", or advice if it is unclear."""
+        if self.sentences >= _ENOUGH and self.after > self.before and self.directions < _FEW_DIRECTIONS:
+            return "helps"
+        if self.sentences >= _ENOUGH and self.after < self.before and self.directions > _MANY_DIRECTIONS:
+            return "harms"
         return f"no clear change{COMPARE}"
 
     def __str__(self) -> str:
-        found = f"sentences recognised by their words, {100 * self.before:.2f} before, {100 * self.after:.2f} after"
-        error = f"x100, standard error {100 * self.error:.2f}"
-        advice = AS_IT_IS if self.claim == "harms" else ""
-        return f"{self.claim}: {self.sentences:,} held-out {found} ({error}){advice}"
+        found = f"mixtures recognised, {100 * self.before:.2f} before, {100 * self.after:.2f} after (x100)"
+        line = f"{self.claim}: {self.sentences:,} held-out sentences in {self.directions:.0f} directions, {found}"
+        return line + (AS_IT_IS if self.claim == "harms" else "")
+
+
+def directions(embeddings: np.ndarray) -> float:
+    """Return the participation ratio of embeddings [n, D], corrected for n.
+
+    It is the number of directions of equal variance with the same spread. For n rows of an isotropic space, 1 / ratio
+    is 1 / D + 1 / (n - 1), so the second term is subtracted.
+    """
+    variances = np.linalg.svd(embeddings - embeddings.mean(axis=0), compute_uv=False) ** 2
+    inverse = np.sum(variances**2) / max(variances.sum() ** 2, 1e-30) - 1 / (len(embeddings) - 1)
+    return float(min(1 / max(inverse, 1e-9), embeddings.shape[1]))
 
 
 def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int = 0) -> Witness:
@@ -70,20 +71,10 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
       sentences: 2 or more sentences that were not used to learn the calibration.
       seed: seed of the drawn words and pairs.
     """
-    rng = np.random.default_rng([seed, 4])
-    halves, mixtures, shares = _draw_texts(sentences, rng)
-    embeddings = [encode(texts) for texts in (sentences, halves, mixtures)]
-
-    def means(rows: np.ndarray | slice) -> np.ndarray:
-        """Return [measure, side]: halves and mixtures before and after."""
-        return np.array([[above[rows].mean(), _correlation(similar[rows], shares[rows])] for above, similar in sides]).T
-
-    sides = [_measure(*embeddings), _measure(*map(calibrate, embeddings))]
-    samples = np.array([means(rng.integers(len(sentences), size=len(sentences))) for _ in range(_RESAMPLES // 5)])
-    changes = samples[:, :, 1] - samples[:, :, 0]
-    whole, errors = means(slice(None)), changes.std(axis=0)
-    first, second = ((float(whole[i, 0]), float(whole[i, 1]), float(errors[i])) for i in range(2))
-    return Witness(len(sentences), first, second, float(changes.mean(axis=1).std()))
+    mixtures, shares = _draw_mixtures(sentences, np.random.default_rng([seed, 4]))
+    u, mixed = encode(sentences), encode(mixtures)
+    before, after = cosines(u, mixed, "witness, before"), cosines(calibrate(u), calibrate(mixed), "witness, after")
+    return Witness(len(sentences), _correlation(before, shares), _correlation(after, shares), directions(u))
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -91,26 +82,17 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
     return spearman(x, y) if np.ptp(x) and np.ptp(y) else 0.0
 
 
-def _draw_texts(sentences: Sequence[str], rng: np.random.Generator) -> tuple[list[str], list[str], np.ndarray]:
-    """Return halves of the sentences, mixtures of two, and their shares."""
-    halves, mixtures, shares = [], [], []
+def _draw_mixtures(sentences: Sequence[str], rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    """Return mixtures of each sentence's words with another's, and its shares."""
+    mixtures, shares = [], []
     for i, sentence in enumerate(sentences):
         words = sentence.split() or [""]
         other = sentences[(i + 1 + rng.integers(len(sentences) - 1)) % len(sentences)].split() or [""]
         kept = rng.permutation(len(words)) < round(rng.uniform() * len(words))
         mixed = [word if keep else other[rng.integers(len(other))] for word, keep in zip(words, kept, strict=True)]
-        half = rng.permutation(len(words)) < (len(words) + 1) // 2
-        halves.append(" ".join(word for word, keep in zip(words, half, strict=True) if keep))
         mixtures.append(" ".join(mixed))
         shares.append(kept.mean())
-    return halves, mixtures, np.array(shares)
-
-
-def _measure(sentences: np.ndarray, halves: np.ndarray, mixtures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the share of pairs below each half's cosine, and mixtures' cosines."""
-    u, h, m = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in (sentences, halves, mixtures))
-    pairs = np.sort((u @ u.T)[np.triu_indices(len(u), 1)])
-    return np.searchsorted(pairs, np.sum(u * h, axis=1)) / len(pairs), np.sum(u * m, axis=1)
+    return mixtures, np.array(shares)
 
 
 @dataclasses.dataclass(frozen=True)
