@@ -21,7 +21,8 @@ from bert_flow_tf import BertFlow
 from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
-from bert_flow_tf.evaluation.witness import judge, witness
+from bert_flow_tf.evaluation.protocols import cosines, spearman
+from bert_flow_tf.evaluation.witness import Witness, witness
 from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training import fitting
@@ -107,14 +108,42 @@ def case(encode, learned: list[str], pairs: Pairs, method: str) -> dict[str, flo
         values |= {f"cosine_{name}": measured.mean_cosine, f"participation_{name}": measured.participation_ratio}
         values |= {f"hubness_{name}": hubness(near[name])}
     shared = [len(set(a) & set(b)) for a, b in zip(near["before"], near["after"], strict=True)]
-    judged = judge(encode, calibrate, *map(list, zip(*pairs, strict=True)))
-    return values | {
-        "agreement": float(np.mean(shared)) / 10,
-        "spearman_before": judged.before,
-        "spearman_after": judged.after,
-        "low": judged.low,
-        "high": judged.high,
-    }
+    a, b, gold = (list(column) for column in zip(*pairs, strict=True))
+    pairs_before = (encode(a), encode(b))
+    scores = {"before": cosines(*pairs_before, "before"), "after": cosines(*map(calibrate, pairs_before), "after")}
+    values |= {f"spearman_{name}": spearman(found, gold) for name, found in scores.items()}
+    return values | {"agreement": float(np.mean(shared)) / 10, "sentences": len(held_out)}
+
+
+def print_claims(cases: list[dict]) -> None:
+    """Print how often the claims are right, also with other bounds."""
+    columns = ("cases", "claims", "helps, right", "harms, right", "right", "worst helps")
+    print(f"{'':32}" + "".join(f"{name:>14}" for name in columns))
+    groups = {"encoders that set the bounds": [one for one in cases if one["bounds"]]}
+    tests = groups["encoders that test them"] = [one for one in cases if not one["bounds"]]
+    for key in ("method", "text", "encoder"):
+        groups |= {
+            f"  {value}": [one for one in tests if one[key] == value] for value in {one[key]: 0 for one in tests}
+        }
+    for name, some in groups.items():
+        print(f"{name:32}" + "".join(f"{cell:>14}" for cell in _counted(some, 0.0)))
+    print("\nwith a least change of the mixtures x100, on the encoders that test")
+    for least in (0, 0.5, 1, 2, 3, 5, 8):
+        print(f"{least:<32}" + "".join(f"{cell:>14}" for cell in _counted(tests, least)))
+
+
+def _counted(cases: list[dict], least: float) -> list[str]:
+    claims: dict[str, list[float]] = {"helps": [], "harms": []}
+    for one in cases:
+        found = Witness(one["sentences"], one["mixtures_before"], one["mixtures_after"], one["directions"])
+        kind = found.claim.partition(";")[0]
+        if kind in claims and 100 * abs(found.after - found.before) >= least:
+            claims[kind].append(100 * (one["spearman_after"] - one["spearman_before"]))
+    helps, harms = claims.values()
+    right, count = sum(x > 0 for x in helps) + sum(x < 0 for x in harms), len(helps) + len(harms)
+    cells = [f"{len(cases)}", f"{100 * count / max(len(cases), 1):.0f} %"]
+    cells += [f"{sum(x > 0 for x in helps)} of {len(helps)}", f"{sum(x < 0 for x in harms)} of {len(harms)}"]
+    return [*cells, f"{100 * right / max(count, 1):.1f} %", f"{min(helps, default=0):+.1f}"]
 
 
 def main() -> None:
@@ -145,6 +174,7 @@ def main() -> None:
                     cases.append(dict(zip(keys, values, strict=True)) | {"bounds": encoder in args.bounds} | found)
                     with path.open("a") as file:
                         file.write(f"{json.dumps(cases[-1])}\n")
+    print_claims(cases)
 
 
 if __name__ == "__main__":

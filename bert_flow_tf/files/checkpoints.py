@@ -78,7 +78,8 @@ def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remo
     If the last checkpoint is damaged, warn and return None. With `remove`, try earlier ones instead, delete all but the
     last `kept`, and list these in TensorFlow's file `checkpoint`.
     """
-    steps = sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{name}-*.index"))
+    numbers = (path.stem.removeprefix(f"{name}-") for path in folder.glob(f"{name}-*.index"))
+    steps = sorted(int(number) for number in numbers if number.isdecimal())
     prefixes = [folder / f"{name}-{step}" for step in steps]
     while prefixes:
         try:

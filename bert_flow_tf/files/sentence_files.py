@@ -104,7 +104,13 @@ def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[st
         for i, sentence in part:
             if not isinstance(sentence, str):
                 raise UserError(f"{name}[{i}]: found {type(sentence).__name__} {sentence!r:.60}, expected a string")
-        yield [sentence for _, sentence in part]
+        block = [sentence for _, sentence in part]
+        try:
+            "".join(block).encode()
+        except UnicodeEncodeError:
+            i, sentence = next(one for one in part if re.search("[\ud800-\udfff]", one[1]))
+            raise UserError(f"{name}[{i}]: found {sentence!a:.60}, a text that is no Unicode, expected text") from None
+        yield block
 
 
 def _tables(

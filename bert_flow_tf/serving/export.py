@@ -142,12 +142,16 @@ def export_model(
 
 @contextlib.contextmanager
 def quiet_tensorflow() -> Iterator[None]:
-    """Hide warnings about untraced functions, which do not help users."""
-    logging.disable(logging.WARNING)
+    """Hide TensorFlow's warnings about untraced functions, which do not help users."""
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "absl", "tf2onnx")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def latents_of(flow: Calibration | None) -> Callable[[tf.Tensor], tf.Tensor]:

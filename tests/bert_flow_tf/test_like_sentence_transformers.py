@@ -132,3 +132,9 @@ def test_a_table_instead_of_its_column_is_named(model):
     columns = {"columns": ["text"], "__iter__": lambda self: iter(self.columns)}
     with user_error("sentences: found a table, expected one of its columns, such as df['text']"):
         model.encode(type("DataFrame", (), columns)())
+
+
+def test_a_text_that_is_no_unicode_is_named_with_its_index(model):
+    for call in (model.encode, lambda texts: model.similarity(texts, texts), lambda texts: model.fit(texts * 40)):
+        with user_error("[1]: found 'w1 \\ud800', a text that is no Unicode"):
+            call(["cat", "w1 \ud800"])

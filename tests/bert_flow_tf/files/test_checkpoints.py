@@ -39,6 +39,8 @@ def test_last_whole_checkpoint_is_found_and_named(prefix):
     for step in (3, 7):
         for path in folder.glob("model.ckpt-5.*"):
             (folder / path.name.replace("-5", f"-{step}")).write_bytes(path.read_bytes()[: 100 if step == 7 else None])
+    # A file that someone else made is no step.
+    (folder / "model.ckpt-best.index").touch()
     last = checkpoints.last_readable_checkpoint
     assert last(folder, "model.ckpt", 1, remove=False) is None
     assert last(folder, "model.ckpt", 1, remove=True) == str(prefix) == checkpoints.named_checkpoint(folder)
