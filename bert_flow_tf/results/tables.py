@@ -59,7 +59,7 @@ def comparison_table(result: Comparison) -> Table:
     """
     rows, task, notes = [], task_title(result.task or ""), list[str]()
     before = result.rows[0].spearman
-    is_paper_task = result.task and is_whole(task, "test", result.pairs)
+    is_paper_task = is_whole(task, "test", result.pairs) and result.model is not None and result.model.pooling == "avg"
     for row in result.rows:
         change = None if row.spearman is None or before is None else 100 * (row.spearman - before)
         interval = row.interval and f"95 %: {100 * row.interval[0]:+.2f} to {100 * row.interval[1]:+.2f}"
