@@ -40,7 +40,7 @@ def test_witness_tells_a_map_that_helps_from_one_that_harms():
     # 100 sentences of four independent words each are as isotropic as they can be.
     assert harmed.claim == "harms" and harmed.after < harmed.before and harmed.directions > 300
     helped = witness(lambda texts: forget(embed(texts)), lambda u: (u - 0.1) / WEIGHTS, SENTENCES)
-    assert helped.claim == "helps" and helped.directions < 35
+    assert helped.claim == "helps" and helped.directions < 25
     assert (helped.before, helped.after) == pytest.approx((harmed.after, harmed.before), abs=0.01)
 
 
@@ -49,7 +49,8 @@ def test_few_sentences_and_spaces_between_the_bounds_are_no_claim():
         (100, 0.6, 10, "helps"),
         (99, 0.6, 10, "no clear change"),
         (100, 0.4, 10, "no clear change"),
-        (100, 0.6, 40, "no clear change"),
+        (100, 0.6, 30, "no clear change"),
+        (100, 0.49, 90, "no clear change"),
         (100, 0.4, 40, "no clear change"),
         (100, 0.4, 90, "harms"),
     ):
