@@ -27,7 +27,7 @@ from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training import fitting
 
-METHODS = ("flow", "whitening", "soft-whitening-0.1", "soft-whitening-1", "sn")
+METHODS = ("flow", "whitening", "soft-whitening-0.1", "soft-whitening-1")
 Pairs = list[tuple[str, str, float]]
 
 
