@@ -74,7 +74,7 @@ def test_readme_fits_on_a_page():
 def test_first_example_prints_what_the_readme_shows(demo_dir, capsys):
     exec(_BLOCKS["Python"][1], {})
     printed = capsys.readouterr().out
-    shown = re.search(r"```text\n(.+?)```", _README, re.DOTALL)[1]
+    shown = re.search(r"<!-- command: Python -->.+?```text\n(.+?)```", _README, re.DOTALL)[1]
     figures = r"-?\d+\.\d*"
     assert re.sub(figures, "", printed) == re.sub(figures, "", shown)
     # Another CPU rounds in another way, and 300 steps amplify that, to less than half of the standard error.

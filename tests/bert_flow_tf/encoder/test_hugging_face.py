@@ -73,7 +73,7 @@ def test_an_uploaded_model_holds_nothing_private_and_loads(publish, folder, tmp_
     monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", create_repo)
     monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload_folder)
     model = BertFlow.from_hub(folder)
-    model.fit([f"private sentence {i}" for i in range(64)], method="whitening", dev_fraction=0)
+    model.fit([f"private sentence {i}" for i in range(64)], method="sn", dev_fraction=0)
     with user_error("acme/my model: "):
         model.push_to_hub("acme/my model")
     address = model.push_to_hub("acme/mine", token="hf_secret", branch="mine")
