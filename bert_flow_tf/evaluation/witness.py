@@ -73,8 +73,14 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
     """
     mixtures, shares = _draw_mixtures(sentences, np.random.default_rng([seed, 4]))
     u, mixed = encode(sentences), encode(mixtures)
-    before, after = cosines(u, mixed, "witness, before"), cosines(calibrate(u), calibrate(mixed), "witness, after")
+    before, after = _similarities(u, mixed), _similarities(calibrate(u), calibrate(mixed))
     return Witness(len(sentences), _correlation(before, shares), _correlation(after, shares), directions(u))
+
+
+def _similarities(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cosine of each pair of rows [n, D], 0 for rows of zeros."""
+    a, b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in (a, b))
+    return np.sum(a * b, axis=1)
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:

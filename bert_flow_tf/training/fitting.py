@@ -232,8 +232,10 @@ def fitted(
     change = None if sides is None else Change(*map(measure_isotropy, sides))
     cuts = None
     if dev is not None and is_text and len(held_out) >= _ENOUGH_HELD_OUT:
-        first, second = (threshold(side) for side in (dev, calibrate(dev)))
-        cuts = first, second
+        both = dev, calibrate(dev)
+        # Rows of zeros have no cosine.
+        if all(side.any(axis=1).all() for side in both):
+            cuts = threshold(both[0]), threshold(both[1])
     training = Training(settings={"sentences": rows, "held_out": len(held_out), **learned}, seed=settings.seed)
     history = History(losses, judged, witnessed, change, cuts)
     return Fitted(calibration, Flow(config=config, training=training, verdict=history.verdict), history)
