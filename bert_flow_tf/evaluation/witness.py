@@ -78,7 +78,7 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
 
 
 def _similarities(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the cosine of each pair of rows [n, D], 0 for rows of zeros."""
+    """Return the cosines of rows [n, D], 0 for zeros."""
     a, b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in (a, b))
     return np.sum(a * b, axis=1)
 
