@@ -47,7 +47,7 @@ setup(
     packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
     package_data={
         "glow": ["configs/*.json", "py.typed"],
-        "bert_flow_tf": ["sample_data/**", "results/*.json", "results/*.j2", "model/*.md", "py.typed"],
+        "bert_flow_tf": ["sample_data/**", "results/*.json", "model/*.md", "py.typed"],
     },
     python_requires=">=3.10,<3.14",
     install_requires=[
@@ -71,16 +71,13 @@ setup(
         "tqdm>=4.42.1",
         "matplotlib>=3.8",
         "platformdirs>=2.0",
-        "rapidfuzz>=2.0",
         "tensorflow-serving-api>=2.20,<2.22",
         # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below 81.
         "setuptools>=66.1,<81",
     ],
     extras_require={
-        "datasets": ["tensorflow-datasets"],
         # For `pretrain` and `convert --to_tfhub`; it requires TensorFlow 2.20.
         "models": ["tf-models-official~=2.20.0"],
-        "words": ["wordfreq"],
         # For `calibrate` and `fit --sentence_transformer`; no earlier version was tried.
         "sentence-transformers": ["sentence-transformers>=6", "torch"],
         "faiss": ["faiss-cpu"],

@@ -23,13 +23,12 @@ _GROUPS = {
     "Evaluate": {
         "evaluate": "Score embeddings on similarity tasks.",
         "compare": "Compare calibrations on your sentences and pairs.",
-        "analyze": "Measure isotropy, word frequency or lexical effects.",
+        "isotropy": "Measure how evenly embeddings fill their space.",
         "reproduce": "Train and score rows of the paper's tables.",
-        "report": "Write one page that compares results with the paper.",
+        "report": "Compare results with the paper, in tables.",
         "verify": "Check that this code gives the original's numbers.",
     },
     "Train": {
-        "prepare": "Write data sets in GLUE's layout.",
         "pretrain": "Train a BERT on your text.",
         "launch": "Train one run in several processes.",
     },

@@ -110,8 +110,7 @@ COMMANDS: dict[str, Run] = {
     "compare": _bert_flow(f"compare {_MODEL} --glue_dir glue --methods sn --out comparison.json"),
     "duplicates": _bert_flow(f"duplicates {_MODEL} --input sentences.txt --threshold 0.5 --out groups.csv"),
     "evaluate": _bert_flow(f"evaluate {_MODEL} --tasks stsb --glue_dir glue"),
-    "isotropy": _bert_flow(f"analyze isotropy {_MODEL} --glue_dir glue --split all --out isotropy"),
-    "report": _bert_flow("report --runs runs --out report"),
+    "isotropy": _bert_flow(f"isotropy {_MODEL} --glue_dir glue --split all --out isotropy.json"),
 }
 
 

@@ -116,9 +116,8 @@ def test_any_matrix_is_calibrated(workplace):
 
 def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
     run_commands("reproduce")
-    assert (workplace / "first_look_report" / "report.html").is_file()
     run_commands("study")
-    assert (workplace / "space" / "lexical" / "results.json").is_file()
+    assert (workplace / "isotropy.json").is_file()
 
 
 def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):

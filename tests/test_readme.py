@@ -92,8 +92,7 @@ def test_commands_train_score_convert_and_report(clone):
     assert _bert_flow("convert")[-1] == "written: encoders/bert_base"
     for name in ("stsb_flow", "from_tf1"):
         assert (clone / "runs" / name / "train_results.json").is_file()
-    assert _bert_flow("tables")[-1].startswith("report written: report")
-    assert "stsb_flow" in (clone / "report" / "report.html").read_text(encoding="utf-8")
+    assert any(line.startswith("runs/stsb_flow  run_siamese") for line in _bert_flow("tables"))
 
 
 def test_every_difference_from_the_original_is_pinned_by_a_test():

@@ -45,7 +45,7 @@ def test_the_reference_has_the_public_names_and_every_command(site):
     )
     for page, name in ((python, "api.BertFlow.fit"), (python, "api.BertFlow.encode"), (flow, "FlowCalibrator.fit")):
         assert f'{name}"' in page
-    for name in (*_COMMANDS, "analyze isotropy"):
+    for name in _COMMANDS:
         assert f"Usage: bert-flow {name} [OPTIONS]" in commands
     # The page must list the scripts' environment variables.
     assert "BERT_PREMODELS" in commands and "TEXT_FILES" in commands

@@ -64,10 +64,8 @@ def reproduce(
         check_handle(encoder[name], name)
     path = pathlib.Path(out, REPRODUCTION_FILE)
     lock_output(path, f"--out={out}")
-    from bert_flow_tf.data.datasets import PREPARED_FOLDER, write_task
     from bert_flow_tf.data.scored_tasks import read_task
-    from bert_flow_tf.data.senteval import SUBSETS
-    from bert_flow_tf.data.tasks import TASKS, concatenate
+    from bert_flow_tf.data.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
     from bert_flow_tf.files.json_files import read_json
     from bert_flow_tf.recipe.run import read_environment, run_stages, seed_runs
     from bert_flow_tf.results.tables import scores_table
@@ -84,7 +82,7 @@ def reproduce(
                 raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
             folder = folders[task.name] = pathlib.Path(out, "data", task.title)
             output_folder(folder, PREPARED_FOLDER, overwrite=True, flag=f"--out={out}: {folder}")
-            write_task(folder, TASKS["sts-12"], {"train": concatenate([*task.subsets.values()])}, task.source)
+            write_full_text(folder, task.subsets.values(), task.source)
     stages: list[Stage] = []
     scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}
     for seed, task in itertools.product(seeds, tasks):

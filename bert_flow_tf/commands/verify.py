@@ -15,7 +15,7 @@ import click
 from absl import logging
 
 import bert_flow_tf
-from bert_flow_tf.commands.outputs import locked_file, locked_folder, write_results
+from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.results.records import find_sources
 
@@ -26,26 +26,18 @@ _ROOT = pathlib.Path(bert_flow_tf.__file__).resolve().parents[1]
 _GOLDEN = pathlib.Path("tests", "golden")
 
 
-@click.command(epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy --out report")
+@click.command(epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy.json > report.txt")
 @click.option("--runs", "first", required=True, multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
-@click.option("--out", required=True, metavar="FOLDER", help="Folder to make.")
-@click.option("--title", default="BERT-flow: results compared", metavar="TEXT", help="Title of the page.")
-@click.option("--overwrite", is_flag=True, help="Replace an earlier report.")
-def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, overwrite: bool) -> None:
+def report(first: tuple[str, ...], more: tuple[str, ...]) -> None:
     """Compare results with baselines, the paper's scores and the original code's.
 
-    PATH is a run of run_siamese with scores, a folder of bert-flow reproduce or analyze, a file of bert-flow evaluate,
-    calibrate or verify, or a folder that holds any of these. Several may follow one --runs. FOLDER gets report.html, a
-    page with tables.
+    PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow evaluate, compare,
+    isotropy or verify, or a folder that holds any of these. Several may follow one --runs.
     """
-    from bert_flow_tf.results.page import PAGE_FILE, REPORT_FOLDER, write_report
+    from bert_flow_tf.results.tables import report_tables
 
-    folder = locked_folder(out, REPORT_FOLDER, overwrite=overwrite)
-    sources = find_sources([*first, *more])
-    logging.info("writing a page of %d results", len(sources))
-    write_report(folder, title, sources)
-    click.echo(f"report written: {folder / PAGE_FILE}, of {len(sources)} results")
+    click.echo("\n\n".join(table.to_text() for table in report_tables(find_sources([*first, *more]))))
 
 
 @click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")

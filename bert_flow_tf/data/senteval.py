@@ -10,11 +10,15 @@ Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, T
 import dataclasses
 import os
 import pathlib
+import re
+from collections.abc import Iterable
 
 import numpy as np
 
 from bert_flow_tf.data.pair_files import Examples, FileLayout, Task, read_rows
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.atomic import FolderKind, new_folder
+from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.reading import parse_number, read_lines
 
 SUBSETS = {
@@ -31,6 +35,8 @@ _TASKS = (
 TASKS = {task.name: task for task in _TASKS}
 # The names that SentEval itself has for them.
 NAMES = {name.upper(): name for name in TASKS}
+# A folder with another file, such as sts-test.csv, is not replaced.
+PREPARED_FOLDER = FolderKind("a prepared folder", "prepared.json", ("full.txt", "prepared.json"))
 
 
 def find_folder(senteval_dir: str | os.PathLike | None, task: Task) -> pathlib.Path:
@@ -57,3 +63,12 @@ def read_subset(task: Task, folder: pathlib.Path, subset: str) -> Examples:
         raise UserError(f"{gold_path}: {found} for {len(pairs)} pairs, expected a line per pair")
     scores = [parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
     return dataclasses.replace(pairs.take(scored), labels=np.array(scores), has_labels=True)
+
+
+def write_full_text(folder: pathlib.Path, subsets: Iterable[Examples], source: str) -> None:
+    """Write pairs as the original's `full.txt`, two columns."""
+    pairs = [pair for one in subsets for pair in zip(one.sentences_a, one.sentences_b, strict=True)]
+    lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in pair) + "\n" for pair in pairs)
+    with new_folder(folder) as new:
+        (new / "full.txt").write_bytes("".join(lines).encode())
+        write_json(new / PREPARED_FOLDER.marker, {"source": source, "pairs": len(pairs)})

@@ -86,11 +86,6 @@ def published_figures(task: str, split: str, pooling: str, flow: Flow | None, en
     return Published(row, paper, seeds, tuple(found))
 
 
-def table1() -> dict[str, list[float]]:
-    """Return Table 1's means by measure, for each range of ranks."""
-    return _tables()["table1_word_embeddings"]["rows"]
-
-
 def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None:
     """Return Table 5's row and figure for a calibration, or None."""
     table = _tables()["table5_calibration_baselines"]
@@ -98,11 +93,6 @@ def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None
     if row is None or task != "STS-B" or (method == "flow" and flow_config not in _PAPER_FLOWS):
         return None
     return row, table["rows"][row]
-
-
-def table6() -> dict[str, dict[str, float]]:
-    """Return Table 6's correlations of each similarity, times 100."""
-    return _tables()["table6_lexical"]["rows"]
 
 
 def fine_tuning_of(encoder: Encoder) -> str | None:

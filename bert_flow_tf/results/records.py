@@ -10,20 +10,17 @@ import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Isotropy
-from bert_flow_tf.evaluation.lexical import Correlations
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.witness import Compared
-from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import Count, read_json
 from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import Encoder, Model, Result, TrainingResults, is_run
+from bert_flow_tf.runs.record import Model, Result, TrainingResults, is_run
 
 SCORES_FILE = "recipe_scores.json"
-RESULTS_FILE = "results.json"
 REPRODUCTION_FILE = "reproduction.json"
 # If several of these in a folder score a task, the last one counts.
-_RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
-_EXPECTED = "a run, results of bert-flow evaluate, reproduce, compare, analyze or verify, or a folder of these"
+_RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE)
+_EXPECTED = "a run, results of bert-flow evaluate, reproduce, compare, isotropy or verify, or a folder of these"
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
@@ -86,26 +83,8 @@ class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
     recommended: str
 
 
-class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):
-    model: Model
-    task: str
-    split: str
-    all_pairs: Correlations
-    close_pairs: Correlations  # with an edit distance up to `lexical.CLOSE_DISTANCE`
-
-
-class Words(Result, frozen=True, kw_only=True, tag="words"):
-    """Results of `bert-flow analyze words` on BERT's input embeddings."""
-
-    encoder: Encoder
-    pieces: Count
-    ranked_words: Count
-    frequencies: str
-    bins: list[RankBin]
-
-
 class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
-    """Results of `bert-flow analyze isotropy`; `reference` is a standard normal's."""
+    """Results of `bert-flow isotropy`; `reference` is a standard normal's."""
 
     model: Model
     task: str

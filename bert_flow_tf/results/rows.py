@@ -23,7 +23,7 @@ class ScoreRow:
     name: str
     model: Model
     seeds: Sequence[int]  # empty if nothing is random
-    task: str  # the name in the paper or in TensorFlow Datasets
+    task: str  # the paper's title
     split: str
     metric: str
     protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set
@@ -54,23 +54,23 @@ def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
 
 def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
     if isinstance(result, Reproduction):
-        for key, rows in result.tasks.items():
+        for rows in result.tasks.values():
             for name, runs in rows.items():
                 scored = [(run.model, run.scores) for run in runs]
-                yield from _task_rows(key, scored, f"{label}, {name}" if label else name)
+                yield from _task_rows(scored, f"{label}, {name}" if label else name)
     elif isinstance(result, Scores):
         plain, before = msgspec.structs.replace(result.model, flow=None), f"{label}, before the flow"
-        pooled = (result.without_flow or {}).items()
-        baselines = {row.key: row for key, task in pooled for row in _task_rows(key, [(plain, task)], before)}
-        for key, task in result.tasks.items():
-            for row in _task_rows(key, [(result.model, task)], label):
+        pooled = (result.without_flow or {}).values()
+        baselines = {row.key: row for task in pooled for row in _task_rows([(plain, task)], before)}
+        for task in result.tasks.values():
+            for row in _task_rows([(result.model, task)], label):
                 yield dataclasses.replace(row, baseline=baselines.get(row.key))
 
 
-def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) -> Iterator[ScoreRow]:
+def _task_rows(runs: Sequence[tuple[Model, TaskScores]], name: str) -> Iterator[ScoreRow]:
     """Yield a row per protocol; `runs` has an item per seed."""
     model, first = runs[0]
-    task, several = key if ":" in key else task_title(first.title), len(first.by_protocol) > 1
+    task, several = task_title(first.title), len(first.by_protocol) > 1
     for protocol in first.by_protocol:
         is_comparable = model.max_seq_length == 64 and model.low_dim <= 0 and (protocol == "wmean" or not several)
         published = Published()

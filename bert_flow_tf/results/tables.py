@@ -1,19 +1,23 @@
 """Tables of results for commands and reports."""
 
+import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bert_flow_tf.data.scored_tasks import task_title
-from bert_flow_tf.evaluation.lexical import CLOSE_DISTANCE
-from bert_flow_tf.evaluation.words import NEIGHBORS
-from bert_flow_tf.results.paper import fine_tuning_of, is_whole, table1, table5, table6
-from bert_flow_tf.results.records import Comparison, IsotropyResults, Lexical, Source, Words, summarize
+from bert_flow_tf.results.paper import fine_tuning_of, is_whole, table5
+from bert_flow_tf.results.records import Comparison, IsotropyResults, Source, Verification, summarize
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
+from bert_flow_tf.results.verdict import verdict, verdict_table
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Result, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
 _PROTOCOLS = ["wmean: mean over sub-sets, weighted by their pairs; mean: plain mean; all: all pairs together."]
+_COMPARED = (
+    "paper: the row of Tables 2 to 4 (for a flow on train only, the original's README) with the same encoder, training "
+    "and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow."
+)
 # Each measure of `evaluation.isotropy.Isotropy` has this many decimals.
 _ISOTROPY = {"constant_channels": 0, "mean_cosine": 4, "mean_share": 4, "top_share": 4, "centred_top_share": 4}
 _ISOTROPY |= {"participation_ratio": 1, "effective_rank": 1, "partition_ratio": 4}
@@ -78,39 +82,6 @@ def comparison_table(result: Comparison) -> Table:
     return Table([*columns, "mean cosine", "cosine of 1 in 1,000", "Table 5"], rows, title, notes)
 
 
-def lexical_table(result: Lexical) -> Table:
-    """Return a table of correlations of all and of close pairs.
-
-    The correlations are Spearman's, times 100. The paper's Table 6 is shown only for the development set of STS-B.
-    """
-    key = task_title(result.task), result.split
-    on_paper = key == ("STS-B", "dev") and is_whole(*key, result.all_pairs.pairs)
-    paper = table6() if on_paper else {}
-    within, rows = f", edit distance ≤ {CLOSE_DISTANCE} ({result.close_pairs.pairs:,} pairs)", []
-    for words, found, theirs in (("", result.all_pairs.rows, paper), (within, result.close_pairs.rows, {})):
-        for name, row in found.items():
-            cells: list[Entry] = [name + words]
-            for column in ("edit distance", "gold"):
-                cells += [number(row[column]), number(theirs.get(name, {}).get(column))]
-            rows.append(cells)
-    columns = ("similarity", "edit distance", "Table 6", "gold", "Table 6")
-    # Gold scores do not depend on an encoder.
-    notes = [f"Table 6: {NOT_COMPARABLE}, except for the gold similarity."] if paper else []
-    return Table(columns, rows, notes=[*notes, *result.all_pairs.undefined, *result.close_pairs.undefined])
-
-
-def words_table(result: Words) -> Table:
-    """Return a table of norms and neighbours, beside the paper's Table 1."""
-    bins, paper = result.bins, table1()
-    rows: list[list[Entry]] = [["words", "here", *(number(one.words, 0) for one in bins)]]
-    measures = {"mean ℓ2 norm": [one.mean_l2_norm for one in bins]}
-    measures |= {f"mean {k}-NN ℓ2 distance": [one.mean_knn_l2_distance[k] for one in bins] for k in NEIGHBORS}
-    measures |= {f"mean {k}-NN dot product": [one.mean_knn_dot_product[k] for one in bins] for k in NEIGHBORS}
-    for measure, ours in measures.items():
-        rows += [[measure, "here", *map(number, ours)], [measure, "Table 1", *map(number, paper[measure])]]
-    return Table(("measure", "of", *(f"{one.first:,} to {one.stop - 1:,}" for one in bins)), rows)
-
-
 def isotropy_table(result: IsotropyResults) -> Table:
     """Return a table of measures, then bits per dimension of each density."""
     measures = result.measures | {"standard normal": result.reference}
@@ -122,8 +93,19 @@ def isotropy_table(result: IsotropyResults) -> Table:
     return Table(("measure", *measures), rows)
 
 
-TABLES: dict[type, Callable[..., Table]] = {Comparison: comparison_table, IsotropyResults: isotropy_table}
-TABLES |= {Lexical: lexical_table, Words: words_table}
+def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
+    """Yield the verdict, the scores, other results and the sources, if any."""
+    rows = score_rows(sources)
+    if claims := verdict([one.result for one in sources if isinstance(one.result, Verification)], rows):
+        yield verdict_table(claims)
+    if rows:
+        yield dataclasses.replace(table := rows_table(rows), notes=[_COMPARED, *table.notes])
+    makers: dict[type, Callable[..., Table]] = {Comparison: comparison_table, IsotropyResults: isotropy_table}
+    for source in sources:
+        if make := makers.get(type(source.result)):
+            table = make(source.result)
+            yield dataclasses.replace(table, title=f"{source.label}: {table.title}".rstrip(": "))
+    yield sources_table(sources)
 
 
 def sources_table(sources: Sequence[Source]) -> Table:

@@ -19,7 +19,7 @@ Setting = bool | int | float | str | None
 # The paper's encoders have these short names and BERT checkpoints.
 BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 _LIBRARIES = ["numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text", "tf-keras"]
-_LIBRARIES += ["tensorflow-probability", "rapidfuzz", "wordfreq", "tensorflow-datasets"]
+_LIBRARIES += ["tensorflow-probability"]
 # `Training.settings` has this `objective` after `bert-flow pretrain`.
 MASKED_LM = "masked language model"
 

@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 
 # The scripts of README use these extras.
-IN_LOCK = ("dev", "datasets", "words", "models")
+IN_LOCK = ("dev", "models")
 _ROOT = pathlib.Path(__file__).parents[2]
 
 

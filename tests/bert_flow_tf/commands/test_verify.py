@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from bert_flow_tf.commands import verify
-from tests.bert_flow_tf.markup import Page
+from tests.bert_flow_tf.results import written
 from tests.golden import conftest
 from tests.refusals import bert_flow, refused, succeeds
 
@@ -52,9 +52,10 @@ def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark)
     # JSON has no number that is not finite.
     assert [one["found"] for one in record["deviations"]] == [1e-6, None if status else off]
     assert "test_near PASSED" in done.stderr and "test_data SKIPPED" in done.stderr
-    succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
-    rows = Page((tmp_path / "report" / "report.html").read_text()).rows
-    assert ["pooling", mark] in [row[:2] for row in rows]
+    paths = tmp_path / "verification.json", written.write(tmp_path / "demo.json", written.scores())
+    printed = succeeds("report", "--runs", *paths)
+    assert ["pooling", mark] in [line.split()[:2] for line in printed.splitlines()]
+    assert printed == succeeds("report", *(word for path in paths for word in ("--runs", path)))
 
 
 def test_golden_tests_that_are_not_run_decide_nothing(golden, tmp_path, monkeypatch):

@@ -31,12 +31,10 @@ def test_a_folder_stands_for_its_results_in_order_of_names(results):
         "calibration.json": ["comparison"],
         "demo.json": ["scores"],
         "": ["scores"],
-        "isotropy": ["isotropy"],
-        "lexical": ["lexical"],
+        "isotropy.json": ["isotropy"],
         "predicted": ["scores"],
         "run": ["training", "scores"],
         "seeds": ["reproduction"],
-        "words": ["words"],
     }
     expected = [(str(results / name), kind) for name, kinds in names.items() for kind in kinds]
     assert [(source.label, source.result.__struct_config__.tag) for source in sources] == expected

@@ -3,27 +3,22 @@
 import numpy as np
 
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
-from bert_flow_tf.evaluation.lexical import Correlations
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.witness import Compared
-from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
 from bert_flow_tf.runs.record import StageCost, TrainingResults
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import MADE_BY
 
-SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 CLS = records.model(pooling="cls")
 CLS_FLOW = records.model(pooling="cls", flow=records.flow())
 
 
-def write(path, result, plot=None):
-    """Write a result, perhaps with a plot, and return the path."""
+def write(path, result):
+    """Write a result and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, result)
-    if plot:
-        path.with_name(plot).write_bytes(SVG)
     return path
 
 
@@ -55,9 +50,7 @@ def write_all(folder):
     write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632))
     write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73)))
     write(folder / "calibration.json", comparison())
-    write(folder / "lexical" / "results.json", lexical(), "lexical.svg")
-    write(folder / "words" / "results.json", words(), "words.svg")
-    write(folder / "isotropy" / "results.json", isotropies(), "spectrum.svg")
+    write(folder / "isotropy.json", isotropies())
     write(folder / "seeds" / "reproduction.json", reproduction({"flow": [0.79, 0.8, 0.84]}))
     return folder
 
@@ -82,24 +75,6 @@ def comparison(model=CLS, *, task="sts-b", pairs=1379):
     ]
     data = {"sentences": 100, "pairs": pairs, "task": task, "flow_model_config": "config_l3_d3_w32"}
     return results.Comparison(made_by=MADE_BY, model=model, encoder="demo, cls", **data, rows=rows, recommended="flow")
-
-
-def lexical(task="sts-b", split="dev"):
-    rows = {"Gold similarity": {"edit distance": -24.55, "gold": 100.0}}
-    rows |= {"BERT-induced similarity": {"edit distance": -30.0, "gold": 80.0}}
-    near = {"Gold similarity": {"edit distance": 3.0, "gold": None}}
-    found = Correlations(pairs=1500, rows=rows, undefined=[])
-    close = Correlations(pairs=130, rows=near, undefined=["gold: undefined"])
-    about = {"made_by": MADE_BY, "model": records.model(), "task": task, "split": split}
-    return results.Lexical(**about, all_pairs=found, close_pairs=close)
-
-
-def words():
-    near = {3: 0.7, 5: 0.75, 7: 0.8}
-    ranks = ((1, 100), (100, 500), (500, 5000), (5000, 10000))
-    bins = [RankBin(first, stop, stop - first, 0.9, near, near) for first, stop in ranks]
-    counts = {"pieces": 30522, "ranked_words": 21000, "frequencies": "wordfreq, English"}
-    return results.Words(made_by=MADE_BY, encoder=records.encoder(), **counts, bins=bins)
 
 
 def isotropies():

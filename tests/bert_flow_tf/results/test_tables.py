@@ -1,13 +1,11 @@
-"""A report's page and its tables."""
+"""Tables of results, and a report of them."""
 
 from bert_flow_tf.results import tables
-from bert_flow_tf.results.page import write_report
 from bert_flow_tf.results.records import find_sources
 from bert_flow_tf.results.rows import score_rows
 from bert_flow_tf.results.table import WHY_FLOW
 from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf import records
-from tests.bert_flow_tf.markup import Page
 from tests.bert_flow_tf.results import written
 
 
@@ -16,22 +14,15 @@ def lines(table):
     return [" ".join(line.split()) for line in table.to_text().splitlines()]
 
 
-def test_every_result_is_on_the_page_in_the_same_bytes(tmp_path):
-    results = written.write_all(tmp_path / "results")
-    sources = find_sources([results])
-    for name in ("one", "two"):
-        write_report(tmp_path / name, "<script>alert(1)</script>", sources)
-    text, again = ((tmp_path / name / "report.html").read_text() for name in ("one", "two"))
-    assert text == again
-    page = Page(text)
-    assert not page.all("script")
-    assert [one["id"] for one in page.all("h2")] == [f"section-{i}" for i in range(1, 8)]
-    # Three analyses have a picture.
-    assert len(page.all("img")) == 3
-    assert all(one["src"].startswith("data:image/svg+xml;base64,") for one in page.all("img"))
-    assert {"cls + flow (learned on STS-B; seed 1234)", "78.45", "effective rank"} <= {
-        cell for row in page.rows for cell in row
-    }
+def test_every_result_is_in_the_report(tmp_path):
+    sources = find_sources([written.write_all(tmp_path)])
+    first, scores, *others, last = tables.report_tables(sources)
+    assert first.columns[0] == "same as the original?" and len(last.rows) == len(sources)
+    assert "cls + flow (learned on STS-B; seed 1234)" in scores.to_text() and "78.45" in scores.to_text()
+    assert [one.title.partition(": ")[0] for one in others] == [
+        f"{tmp_path}/{name}.json" for name in ("calibration", "isotropy")
+    ]
+    assert "effective rank" in others[1].to_text()
 
 
 def test_a_score_stands_beside_those_of_tf1_and_without_flow(tmp_path):
@@ -66,30 +57,6 @@ def test_a_comparison_stands_beside_table_5_and_recommends():
     ]
     for other in ({"pairs": 60}, {"task": None}, {"model": written.CLS}):
         assert "Table 5" not in lines(tables.comparison_table(written.comparison(**{"model": AVG} | other)))[1]
-
-
-def test_lexical_correlations_stand_beside_table_6():
-    header, _, *rows = lines(tables.lexical_table(written.lexical()))
-    assert [header, *rows] == [
-        "similarity edit distance Table 6 gold Table 6",
-        "Gold similarity -24.55 -24.61 100.00 100.00",
-        "BERT-induced similarity -30.00 -50.49 80.00 59.30",
-        "Gold similarity, edit distance ≤ 4 (130 pairs) 3.00 - - -",
-        "Table 6: BERT-base, not comparable, except for the gold similarity.",
-        "gold: undefined",
-    ]
-    for other in (written.lexical("sts-b", "test"), written.lexical("sick-r")):
-        assert "Table 6" not in lines(tables.lexical_table(other))[0]
-
-
-def test_word_statistics_stand_above_table_1():
-    table = lines(tables.words_table(written.words()))
-    assert [*table[2:5], table[-1]] == [
-        "words here 99 400 4,500 5,000",
-        "mean ℓ2 norm here 0.90 0.90 0.90 0.90",
-        "mean ℓ2 norm Table 1 0.95 1.04 1.22 1.45",
-        "mean 7-NN dot product Table 1 0.72 0.90 1.17 1.60",
-    ]
 
 
 def test_isotropy_is_a_row_per_measure():
