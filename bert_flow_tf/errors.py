@@ -16,7 +16,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 # Show INFO records of these modules only; they report progress.
-_PROGRESS_MODULES = ("atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "stream", "verify")
+_PROGRESS_MODULES = (
+    "atomic",
+    "calibrator",
+    "callbacks",
+    "compare",
+    "evaluate",
+    "export",
+    "stream",
+    "verify",
+    "whole_runs",
+)
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

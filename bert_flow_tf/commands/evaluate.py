@@ -34,8 +34,9 @@ def evaluate(model: ModelOptions, names: list[str], out: str | None, overwrite: 
 
     Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp.
 
-    sts12 to sts16 have several sets: wmean is the mean over them weighted by size, mean is the plain mean, and all is
-    the correlation of all pairs. A model with a flow is also scored without it; a fall of more than 0.5 is marked.
+    sts12 to sts16 have several sets: x100 is the mean over them weighted by size, as in the paper; beside it stands the
+    correlation of all pairs, as in later papers. A model with a flow is also scored without it; a fall of more than 0.5
+    is marked.
     """
     if model.run_dir and not out:
         # No other command may change the run until its scores are written.

@@ -27,38 +27,63 @@ _GOLDEN = pathlib.Path("tests", "golden")
 
 
 @click.command(epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy.json > report.txt")
-@click.option("--runs", "first", required=True, multiple=True, metavar="PATH…", help="Results, see above.")
+@click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
-def report(first: tuple[str, ...], more: tuple[str, ...]) -> None:
+@click.option("--literature", is_flag=True, help="Print what later papers report.")
+def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> None:
     """Compare results with baselines, the paper's scores and the original code's.
 
     PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow evaluate, compare,
     isotropy or verify, or a folder that holds any of these. Several may follow one --runs.
     """
-    from bert_flow_tf.results.tables import report_tables
+    from bert_flow_tf.results.tables import literature_table, report_tables
 
-    click.echo("\n\n".join(table.to_text() for table in report_tables(find_sources([*first, *more]))))
+    if not (first or literature):
+        raise click.UsageError("found neither --runs nor --literature, expected one of them or both")
+    found = [*report_tables(find_sources([*first, *more]))] if first else []
+    click.echo("\n\n".join(table.to_text() for table in [*found, *([literature_table()] if literature else [])]))
 
 
 @click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
 @click.option("--runs", multiple=True, metavar="PATH…", help="Results to compare, as in bert-flow report.")
 @click.argument("more", nargs=-1, metavar="")
+@click.option(
+    "--whole_runs",
+    metavar="[DIR]",
+    is_flag=False,
+    flag_value=str(_ROOT / _GOLDEN / "data" / "whole_runs"),
+    help="Replay whole runs of the TF1 code.",
+)
+@click.option("--glue_dir", metavar="DIR", help="With --whole_runs: folder of STS-B.")
+@click.option("--nli_dir", metavar="DIR", help="With --whole_runs: folder of MNLI and SNLI.")
 @click.option("--out", metavar="FILE", help="JSON file of the checks, for bert-flow report.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
-def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwrite: bool) -> None:
+def verify(
+    runs: tuple[str, ...],
+    more: tuple[str, ...],
+    whole_runs: str | None,
+    glue_dir: str | None,
+    nli_dir: str | None,
+    out: str | None,
+    overwrite: bool,
+) -> None:
     """Check that this code gives the original's numbers, and print the verdict.
 
     In a clone of the repository, this recomputes values that the TF1 code computed, in a minute or two. With --runs, it
-    also compares scores. The exit status is 1 if anything differs.
+    also compares scores. With --whole_runs, it trains the models of DIR, by default two, from the TF1 code's initial
+    values in its order of pairs, and compares them with the TF1 code's. The exit status is 1 if anything differs.
     """
     if more and not runs:
         raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
+    if whole_runs and not glue_dir:
+        raise UserError("--glue_dir: missing, expected the folder of STS-B for --whole_runs")
     from bert_flow_tf.results.rows import score_rows
     from bert_flow_tf.results.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else locked_file(out, overwrite=overwrite)
     sources = find_sources([*runs, *more]) if runs else []
-    verification = _verification(runs)
+    replays = _replayed(whole_runs, glue_dir, nli_dir) if whole_runs and glue_dir else []
+    verification = _verification(runs, replays)
     claims = verdict([verification], score_rows(sources))
     if not claims:
         raise UserError("--runs: found no score to compare with the original or the paper, expected one or more")
@@ -69,7 +94,17 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
         sys.exit(1)
 
 
-def _verification(runs: Sequence[str]) -> "Verification":
+def _replayed(folder: str, glue_dir: str, nli_dir: str | None) -> list[tuple[str, float, float]]:
+    """Replay whole runs and print their table; return their deviations."""
+    from bert_flow_tf.training.whole_runs import replay_runs, whole_runs_table
+
+    nli = pathlib.Path(nli_dir or glue_dir)
+    replays = replay_runs(pathlib.Path(folder), pathlib.Path(glue_dir), nli if (nli / "MNLI").is_dir() else None)
+    click.echo(f"{whole_runs_table(replays).to_text()}\n")
+    return [deviation for one in replays for deviation in one.deviations]
+
+
+def _verification(runs: Sequence[str], replayed: Sequence[tuple[str, float, float]]) -> "Verification":
     from bert_flow_tf.results.records import Checked, Verification
     from bert_flow_tf.runs.record import made_by
 
@@ -78,7 +113,8 @@ def _verification(runs: Sequence[str]) -> "Verification":
         found = _golden()
     elif not runs:
         raise UserError(f"{_ROOT}: found no {_GOLDEN} or no pytest, expected a clone with its requirements, or --runs")
-    finite = ((what, value if math.isfinite(value) else None, limit) for what, value, limit in found.pop("deviations"))
+    deviations = [*found.pop("deviations"), *replayed]
+    finite = ((what, value if math.isfinite(value) else None, limit) for what, value, limit in deviations)
     checked = [Checked(what=what, found=value, limit=limit) for what, value, limit in finite]
     return Verification(made_by=made_by("bert-flow verify"), evidence=str(_GOLDEN), deviations=checked, **found)
 

@@ -77,12 +77,6 @@ def published_figures(task: str, split: str, pooling: str, flow: Flow | None, en
     if is_same_encoder and (flow is None or _learned_as(flow.training, FLOW_FLAGS, task)):
         wanted, keys = (None, pooling, flow and flow.name), ("changed", "sentence_embedding_type", "flow_model_config")
         found = [100 * run["spearman"] for run in original["runs"] if tuple(run[key] for key in keys) == wanted]
-    after_nli = tables["original_after_nli"]
-    if flow is None and encoder.fine_tuning and (task, encoder.name) == (after_nli["task"], after_nli["bert_hub"]):
-        # The original's runs on NLI began with the demo encoder and took fewer steps than the paper's.
-        settings = {name: encoder.fine_tuning.settings.get(name) for name in after_nli["flags"]}
-        is_same_training = settings == after_nli["flags"] and encoder.fine_tuning.pairs == after_nli["pairs"]
-        found = after_nli["spearman_x100"].get(pooling, []) if is_same_training else []
     return Published(row, paper, seeds, tuple(found))
 
 

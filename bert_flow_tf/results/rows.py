@@ -26,10 +26,11 @@ class ScoreRow:
     task: str  # the paper's title
     split: str
     metric: str
-    protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set
+    protocol: str | None  # "wmean" for a task of several sets; None for one set
     pairs: int
     values_x100: Sequence[float]  # one per seed
     published: Published
+    all_pairs_x100: float | None = None  # mean over seeds of the score of several sets' pairs together
     pearson: float | None = None  # mean over seeds
     baseline: "ScoreRow | None" = None
 
@@ -57,39 +58,39 @@ def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
         for rows in result.tasks.values():
             for name, runs in rows.items():
                 scored = [(run.model, run.scores) for run in runs]
-                yield from _task_rows(scored, f"{label}, {name}" if label else name)
+                yield _task_row(scored, f"{label}, {name}" if label else name)
     elif isinstance(result, Scores):
         plain, before = msgspec.structs.replace(result.model, flow=None), f"{label}, before the flow"
         pooled = (result.without_flow or {}).values()
-        baselines = {row.key: row for task in pooled for row in _task_rows([(plain, task)], before)}
+        baselines = {row.key: row for row in (_task_row([(plain, task)], before) for task in pooled)}
         for task in result.tasks.values():
-            for row in _task_rows([(result.model, task)], label):
-                yield dataclasses.replace(row, baseline=baselines.get(row.key))
+            row = _task_row([(result.model, task)], label)
+            yield dataclasses.replace(row, baseline=baselines.get(row.key))
 
 
-def _task_rows(runs: Sequence[tuple[Model, TaskScores]], name: str) -> Iterator[ScoreRow]:
-    """Yield a row per protocol; `runs` has an item per seed."""
+def _task_row(runs: Sequence[tuple[Model, TaskScores]], name: str) -> ScoreRow:
+    """Return the row of a task; `runs` has an item per seed."""
     model, first = runs[0]
-    task, several = task_title(first.title), len(first.by_protocol) > 1
-    for protocol in first.by_protocol:
-        is_comparable = model.max_seq_length == 64 and model.low_dim <= 0 and (protocol == "wmean" or not several)
-        published = Published()
-        if is_comparable and is_whole(task, first.split, first.pairs):
-            published = published_figures(task, first.split, model.pooling, model.flow, model.encoder)
-        pearson = [scores.by_metric["pearson"][protocol] for _, scores in runs if "pearson" in scores.by_metric]
-        yield ScoreRow(
-            name=name,
-            model=model,
-            seeds=[one.training.seed for one, _ in runs if one.training and one.training.seed is not None],
-            task=task,
-            split=first.split,
-            metric=first.metric,
-            protocol=protocol if several else None,
-            pairs=first.pairs,
-            values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
-            pearson=statistics.fmean(pearson) if pearson else None,
-            published=published,
-        )
+    task, protocol = task_title(first.title), "wmean" if len(first.by_protocol) > 1 else "all"
+    published = Published()
+    if model.max_seq_length == 64 and model.low_dim <= 0 and is_whole(task, first.split, first.pairs):
+        published = published_figures(task, first.split, model.pooling, model.flow, model.encoder)
+    pearson = [scores.by_metric["pearson"][protocol] for _, scores in runs if "pearson" in scores.by_metric]
+    pooled = [100 * scores.by_protocol["all"] for _, scores in runs if protocol != "all"]
+    return ScoreRow(
+        name=name,
+        model=model,
+        seeds=[one.training.seed for one, _ in runs if one.training and one.training.seed is not None],
+        task=task,
+        split=first.split,
+        metric=first.metric,
+        protocol=None if protocol == "all" else protocol,
+        pairs=first.pairs,
+        values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
+        all_pairs_x100=statistics.fmean(pooled) if pooled else None,
+        pearson=statistics.fmean(pearson) if pearson else None,
+        published=published,
+    )
 
 
 def _baseline(row: ScoreRow, rows: Iterable[ScoreRow]) -> ScoreRow | None:

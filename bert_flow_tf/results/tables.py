@@ -1,6 +1,8 @@
 """Tables of results for commands and reports."""
 
 import dataclasses
+import importlib.resources
+import json
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
@@ -13,7 +15,9 @@ from bert_flow_tf.results.verdict import verdict, verdict_table
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Result, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
-_PROTOCOLS = ["wmean: mean over sub-sets, weighted by their pairs; mean: plain mean; all: all pairs together."]
+_PROTOCOLS = [
+    "wmean: mean over sub-sets, weighted by their pairs (the paper); all pairs: one correlation (later papers)."
+]
 _COMPARED = (
     "paper: the row of Tables 2 to 4 (for a flow on train only, the original's README) with the same encoder, training "
     "and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow."
@@ -42,13 +46,13 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
         falls = falls or bool(fall(change))
         one: list[Entry] = [row.name, _embedding(row), encoder_in_words(row.model.encoder), row.task, row.split]
         one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), number(row.pairs, 0)]
-        one += [number(summary.mean, spread=summary.std, note=median), x100(row.pearson)]
+        one += [number(summary.mean, spread=summary.std, note=median), number(row.all_pairs_x100), x100(row.pearson)]
         one += [number(base), number(change, sign="+", note=fall(change))]
         one += [number(published.paper, note=published.row or "") if published.paper is not None else None]
         one += [number(published.seeds["mean"], spread=published.seeds["std"]) if published.seeds and median else None]
         runs, original = len(published.original), published.original and summarize(published.original).mean
         cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
-    columns = ["name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "Pearson"]
+    columns = ["name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "all pairs", "Pearson"]
     columns += ["without flow", "change", "paper", "Table 8", "TF1 code"]
     lengths = sorted({row.model.max_seq_length for row in rows})
     title = [f"{' or '.join(map(str, lengths))} word pieces", *(_learning(row.model.flow) for row in rows)]
@@ -106,6 +110,24 @@ def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
             table = make(source.result)
             yield dataclasses.replace(table, title=f"{source.label}: {table.title}".rstrip(": "))
     yield sources_table(sources)
+
+
+def literature_table() -> Table:
+    """Return what later papers report for the flow and for whitening."""
+    text = importlib.resources.files("bert_flow_tf.results").joinpath("literature.json").read_text("utf-8")
+    found, rows = json.loads(text), list[list[Entry]]()
+    tasks = list(dict.fromkeys(task for row in found["rows"] for task in row["spearman_x100"]))
+    about = ("method", "encoder", "learned_on", "pooling", "aggregation")
+    for row in found["rows"]:
+        scores = (row["spearman_x100"].get(task) for task in tasks)
+        rows.append([*(row[name] for name in about), *map(number, scores), number(row.get("average")), row["source"]])
+    columns = (*(name.replace("_", " ") for name in about), *tasks, "average", "source")
+    return Table(
+        columns,
+        rows,
+        "Spearman x100 in later papers",
+        [f"Why they differ: {why}." for why in found["why_they_disagree"]],
+    )
 
 
 def sources_table(sources: Sequence[Source]) -> Table:

@@ -41,7 +41,7 @@ def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> 
     claims = [claim for one in verifications for claim in _computed(one)]
     claims = claims or [Claim("computation", NOT_RUN, "", "", "bert-flow verify")]
     known = [row for row in rows if row.published.original]
-    plain = [(row, row.published.original[0]) for row in known if not (row.model.flow or _is_tuned(row))]
+    plain = [(row, row.published.original[0]) for row in known if not row.model.flow]
     papers = [(row, row.published.paper) for row in rows if row.published.paper is not None]
     claims += [_largest("scores without flow", SAME, _ROUNDING, plain, _REPRODUCE), *_over_seeds(known)]
     claims.append(_largest("the paper's rows", ALIKE, _NEAR_PAPER, papers, _NEEDS_BERT))
@@ -84,19 +84,15 @@ def _largest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreR
 def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
     """Yield claims about distributions over seeds.
 
-    Single seeds are not compared, because the same seed gives both codes different numbers. A flow has one row for all
-    seeds; encoders that were fine-tuned on NLI have a row per seed.
+    Single seeds are not compared, because the same seed gives both codes different numbers.
     """
-    groups = [(f"scores with flow, {row.model.pooling}", [row]) for row in rows if row.model.flow is not None]
-    for pooling in dict.fromkeys(row.model.pooling for row in rows):
-        tuned = [row for row in rows if row.model.pooling == pooling and not row.model.flow and _is_tuned(row)]
-        groups += [(f"scores after NLI, {pooling}", tuned)] if tuned else []
-    if not groups:
+    with_flow = [row for row in rows if row.model.flow is not None]
+    if not with_flow:
         yield Claim("scores with flow", NOT_RUN, "", "", _REPRODUCE)
-    for name, found in groups:
-        ours, theirs = [value for row in found for value in row.values_x100], found[0].published.original
+    for row in with_flow:
+        name, ours, theirs = f"scores with flow, {row.model.pooling}", row.values_x100, row.published.original
         evidence = f"{_spread(ours)} over {len(ours)} seeds, expected {_spread(theirs)} over {len(theirs)} runs"
-        evidence = f"{found[0].task}: {evidence}"
+        evidence = f"{row.task}: {evidence}"
         if len(ours) < _SEEDS or len(theirs) < 2:
             yield Claim(name, NOT_RUN, "", f"{_SEEDS} seeds", evidence)
             continue
@@ -106,10 +102,6 @@ def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
         is_wide, mark = high - low > 2 * _NEAR_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
         limit = "too wide to tell" if is_wide else "95% interval holds 0"
         yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, difference, limit, evidence)
-
-
-def _is_tuned(row: ScoreRow) -> bool:
-    return row.model.encoder.fine_tuning is not None
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -1,5 +1,6 @@
 """A run of `run_siamese`: its folder, settings, model and results."""
 
+import functools
 import pathlib
 from typing import Any
 
@@ -81,7 +82,8 @@ class Run:
         stages.end("load")
         trained = self._trained(model, trainer.record, trainer.step, None if config.encoder_trained else cache_dir)
         if not trainer.is_finished():
-            batches = new_batches(model, tokenizer, found, settings.model, training, cache_dir)
+            order = functools.partial(pairs.ordered, len(found.labels), training.train_batch_size, training.seed)
+            batches = new_batches(model, tokenizer, found, order, settings.model, training, cache_dir)
             if training.cache_embeddings:
                 stages.end("embed")
             trainer.begin(batches)

@@ -25,7 +25,7 @@ from bert_flow_tf.runs.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.cache import cached_embeddings
 from bert_flow_tf.training.devices import Workers
-from bert_flow_tf.training.pairs import Pairs, embedded_batches, ordered, token_batches
+from bert_flow_tf.training.pairs import Pairs, embedded_batches, token_batches
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.optimizer import AdamWeightDecay
 
@@ -111,13 +111,13 @@ def new_batches(
     model: SiameseBertFlow,
     tokenizer: Tokenizer,
     pairs: Pairs,
+    order: Callable[[], tf.data.Dataset],
     settings: ModelSettings,
     training: TrainingSettings,
     cache_dir: AnyPath,
 ) -> Batches:
-    """Choose cached embeddings, embeddings with dropout, or tokens."""
+    """Choose cached embeddings, embeddings with dropout, or tokens; `order` is `pairs.ordered`."""
     encoder, length, pad = model.encoder, settings.max_seq_length, settings.pad_to_max_seq_length
-    order = functools.partial(ordered, len(pairs.labels), training.train_batch_size, training.seed)
     if training.cache_embeddings:
         cached = cached_embeddings(encoder, tokenizer, pairs.pieces, length, cache_dir=cache_dir, pad_to_max=pad)
 
