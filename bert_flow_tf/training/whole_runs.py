@@ -39,8 +39,8 @@ from glow.optimizer import DECAY_RATE, AdamWeightDecay
 from glow.tf1_checkpoint import assign_tf1_variables
 
 # TF1's rounding changes the losses of the first ten steps by up to 5e-7, and a wrong step changes them by 2e-3 or more.
-# Later, rounding has grown, so a run may be twice as far from TF1's as TF1's second run. Losses do not show a weight decay of
-# the layer norms, but gammas do: they are 0.05 of a whole decay from TF1's without one, and 0.85 with it.
+# Later, rounding has grown, so a run may be twice as far from TF1's as TF1's second run. Losses do not show a weight
+# decay of the layer norms, but gammas do: they are 0.05 of a whole decay from TF1's without one, and 0.85 with it.
 _FIRST_LIMIT, _RATIO_LIMIT, _DECAY_LIMIT = 1e-5, 2.0, 0.25
 _VERDICTS = ("nearer to TF1 than", "as near to TF1 as", "farther from TF1 than")
 _STSB = tasks.TASKS["sts-b"]

@@ -45,7 +45,7 @@ def glue(tmp_path):
 
 @pytest.fixture
 def runs(tiny_encoder_dir, glue, tmp_path):
-    """A folder of two runs of this code, each with a second one."""
+    """Two runs of this code, each with a second one."""
     folder = tmp_path / "runs"
     folder.mkdir()
     source = whole_runs._without_dropout(resolve_encoder(bert_hub=str(tiny_encoder_dir)))
