@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,6 +30,8 @@ _PROGRESS_MODULES = (
 )
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# The standard streams that were closed when the process started.
+CLOSED_STREAMS: set[str] = set()
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -46,9 +49,15 @@ class ArgumentError(UserError):
     """An invalid argument; the message begins with its name: `max_seq_length: found 2, expected 3 or more`."""
 
 
+def check_open(name: str, words: str) -> None:
+    """Raise `UserError` if a standard stream was closed at the start."""
+    if name in CLOSED_STREAMS:
+        raise UserError(f"{words}: found it closed, expected an open stream")
+
+
 def pip_install(extra: str) -> str:
     """Return the command that installs an extra's libraries."""
-    return f"pip install 'bert-flow-tf[{extra}]', or '.[{extra}]' in a clone"
+    return f"pip install -e '.[{extra}]' in the clone"
 
 
 def check_installed(module: str, extra: str, name: str, error: type[UserError] = UserError) -> None:
@@ -81,6 +90,7 @@ def quiet_libraries() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         # Cron or a daemon may have closed a stream; without this, the next opened file would get its descriptor.
         if getattr(sys, name) is None:
+            CLOSED_STREAMS.add(name)
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # By default, a warning shows a line of this package's source.
@@ -141,9 +151,12 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     except OSError as error:
         if error.errno is None:
             raise
-        default_name = "working directory" if error.errno == errno.ENOENT else "standard output"
-        line = f"error: {error.filename or default_name}: {error.strerror}"
-        if error.filename is None:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        # Of the errors without a file name, only those raised by printing are standard output's.
+        is_stdout = frame.f_globals.get("__name__", "").partition(".")[0] in ("bert_flow_tf", "click", "shutil")
+        default_name = "working directory" if error.errno == errno.ENOENT else type(error).__name__
+        line = f"error: {error.filename or ('standard output' if is_stdout else default_name)}: {error.strerror}"
+        if error.filename is None and is_stdout:
             # A closed pipe or a full disk would fail again when Python flushes its output at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:

@@ -79,7 +79,8 @@ is_set_up() {
   [[ -x $VENV_PYTHON && -r $_stamp ]] || return 1
   digest=$(setup_digest) || return 1
   read -r recorded <"$_stamp" || return 1
-  [[ $recorded == "$digest" ]]
+  # "pip install ." replaces the editable install by a copy, which would run old code after an update.
+  [[ $recorded == "$digest" ]] && ! compgen -G "$VENV/lib/python3*/site-packages/bert_flow_tf" >/dev/null
 }
 
 make_venv() {

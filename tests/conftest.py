@@ -52,8 +52,8 @@ def _find_python_with(name):
 # What a few tests need beside the lock, and what installs it.
 _OPTIONAL = {
     "sentence-transformers": "python -c 'from benchmarks import peers; peers.peers_python()'",
-    "official": "pip install 'bert-flow-tf[models]'",
-    "mteb": "pip install 'bert-flow-tf[mteb]'",
+    "official": "pip install -e '.[models]'",
+    "mteb": "pip install -e '.[mteb]'",
 }
 
 

@@ -55,9 +55,3 @@ def test_walks_name_real_functions_and_never_lead_back_up(layers, title):
         room = pathlib.Path(path.removeprefix("bert_flow_tf/")).parts[0].removesuffix(".py")
         heights.append(next(i for i, layer in enumerate(layers) if room in layer))
     assert heights == sorted(heights)
-
-
-def test_files_that_are_named_exist():
-    named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", _PAGE)
-    assert len(named) > 10
-    assert [path for path in named if not (_ROOT / path).exists()] == []

@@ -18,15 +18,16 @@ from bert_flow_tf.training import fitting
 from glow import FlowCalibrator, optimizer
 from tests.bert_flow_tf import small_runs
 from tests.refusals import succeeds
+from tests.small_bert import write_small_bert
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}
 # The guide of serving has a test of its own: it needs a server.
-_HERE = ("adapt", "python", "reproduce")
+_HERE = ("adapt", "python", "questions", "reproduce")
 _SNIPPET = re.compile(r"<!-- snippet: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", re.DOTALL)
 _SNIPPETS = {name: text for guide in _HERE for name, _, text in _SNIPPET.findall(_GUIDES[guide])}
-# MTEB, which tests/bert_flow_tf/test_mteb_model.py runs, and the command that tests/test_readme.py runs.
-_NOT_RUN = {"python": 1, "reproduce": 1}
+# This command is run by tests/test_readme.py.
+_NOT_RUN = {"reproduce": 1}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,16 @@ def run_commands(name, **fewer):
 
 
 def test_every_snippet_is_run_by_a_test():
-    assert set(_SNIPPETS) == {"adapt", "fit", "load", "tf.data", "commands", "calibrator", "reproduce", "study"}
+    assert set(_SNIPPETS) == {
+        "adapt",
+        "fit",
+        "load",
+        "tf.data",
+        "commands",
+        "calibrator",
+        "chinese",
+        "reproduce",
+    }
     for guide in _HERE:
         fenced = re.findall(r"^```(?:bash|python)$", _GUIDES[guide], re.MULTILINE)
         assert len(fenced) == len(_SNIPPET.findall(_GUIDES[guide])) + _NOT_RUN.get(guide, 0), guide
@@ -108,6 +118,16 @@ def test_own_sentences_are_calibrated_and_saved(workplace):
     assert BertFlow.from_pretrained("my_other_model").flow is not None
 
 
+def test_a_chinese_bert_needs_no_segmentation(workplace, golden_dir, capsys):
+    characters = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天气很好。不我"]
+    write_small_bert(golden_dir / "bert_tiny", workplace / "chinese_bert", pieces=characters)
+    model = run_python("chinese")["model"]
+    assert capsys.readouterr().out.splitlines()[0] == "9"
+    pieces = model.tokenize(["今天天气很好。"])["input_word_ids"].numpy()
+    # No character is unknown.
+    assert 1 not in pieces
+
+
 def test_any_matrix_is_calibrated(workplace):
     names = run_python("calibrator")
     np.testing.assert_allclose(names["again"], names["embeddings"], rtol=0, atol=1e-4)
@@ -116,8 +136,6 @@ def test_any_matrix_is_calibrated(workplace):
 
 def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
     run_commands("reproduce")
-    run_commands("study")
-    assert (workplace / "isotropy.json").is_file()
 
 
 def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):

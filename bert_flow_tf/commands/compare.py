@@ -57,7 +57,7 @@ def compare(
     if task:
         given, pairs = _of_task(task, data["glue_dir"])
     else:
-        given = [sentence for sentence in sentences or () if sentence.strip()]
+        given = list(sentences or ())
         pairs = opt.read_pairs(data["pairs"], data["pair_columns"]) if data["pairs"] else None
     from bert_flow_tf.calibrated import compare
     from bert_flow_tf.evaluation.witness import recommended

@@ -13,7 +13,6 @@ import click
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed, suggest, suggest_file
-from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, INPUT_FORMATS, input_format, read_sentences, read_tables
 from bert_flow_tf.model.saved_model import model_folder
@@ -171,9 +170,8 @@ def check_one_of(options: Mapping[str, Any]) -> None:
 def check_model(model: str) -> None:
     """Download a Hub model; raise `UserError` if `--model` does not exist."""
     try:
-        path = model_folder(model)
-        if not path.is_dir():
-            checkpoint_prefix(model)
+        if not (os.path.exists(f"{model}.index") or model_folder(model).is_dir()):
+            raise UserError(f"{model}: no such folder or checkpoint")
     except UserError as error:
         near = "" if os.path.exists(model) else suggest_file(model)
         raise UserError(f"--model={error}{near}") from error

@@ -11,7 +11,7 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.files.embedding_files import EMBEDDING
-from bert_flow_tf.files.sentence_files import read_sentences
+from bert_flow_tf.files.sentence_files import joined, read_sentences
 from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, Engine, Job, Parts, input_files
 
@@ -67,7 +67,7 @@ def search(
         raise UserError("--input: found no sentence, expected at least one")
     from sklearn.neighbors import NearestNeighbors
 
-    table = pyarrow.concat_tables(tables)
+    table = joined(tables)
     corpus = table.select(shown).to_pylist()
     first = {row[name]: i for i, row in reversed([*enumerate(corpus)])}
     numbers = sorted(first.values()) if unique else range(len(corpus))

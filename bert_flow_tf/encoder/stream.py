@@ -1,6 +1,7 @@
 """Encode each distinct sentence once, in batches of similar length."""
 
 import concurrent.futures
+import contextlib
 import functools
 import itertools
 import os
@@ -42,13 +43,34 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
         start += count
 
 
-def tokenize(tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int) -> tf.RaggedTensor:
+class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
+    """Count the texts that are cut; warn about them at the end."""
+
+    def __init__(self, max_seq_length: int) -> None:
+        self.limit, self.cut, self.texts = max_seq_length, 0, 0
+
+    def count(self, pieces: tf.RaggedTensor) -> None:
+        self.texts += int(pieces.nrows())
+        self.cut += int(np.count_nonzero(pieces.row_lengths().numpy() > self.limit - 2))
+
+    def __exit__(self, *error: object) -> None:
+        if self.cut and error[0] is None:
+            found = f"{self.cut:,} of {self.texts:,} texts are longer than {self.limit} word pieces"
+            logging.warning("%s (max_seq_length) and were cut", found)
+
+
+def tokenize(
+    tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int, cuts: CutTexts | None = None
+) -> tf.RaggedTensor:
     """Return word-piece ids, cut to `max_seq_length` - 2: int32 [n, (t)]."""
     # Tokenizing few sentences needs no bar. None shows it on a terminal only.
     hide_bar = None if len(sentences) > 50_000 else True
     starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=hide_bar)
     chunks = (tf.constant([one.encode() for one in sentences[start : start + 4096]], tf.string) for start in starts)
-    return tf.concat([tokenizer.tokenize(chunk)[:, : max_seq_length - 2] for chunk in chunks], axis=0)
+    pieces = tf.concat([tokenizer.tokenize(chunk) for chunk in chunks], axis=0)
+    if cuts is not None:
+        cuts.count(pieces)
+    return pieces[:, : max_seq_length - 2]
 
 
 def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
@@ -106,7 +128,8 @@ class SentenceBatcher:
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> np.ndarray:
         """Return float32 [n, *shape] of all sentences."""
-        pieces = [tokenize(self._tokenizer, part, self._max_seq_length) for part in parts(sentences)]
+        with CutTexts(self._max_seq_length) as cuts:
+            pieces = [tokenize(self._tokenizer, part, self._max_seq_length, cuts) for part in parts(sentences)]
         if not pieces:
             return np.empty((0, *self._shape), np.float32)
         unique, rows = distinct(tf.concat(pieces, axis=0))
@@ -117,9 +140,9 @@ class SentenceBatcher:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of up to `sentence_files.BLOCK_ROWS` sentences and float32 [k, *shape]."""
         total = len(sentences) if isinstance(sentences, Sized) else None
-        with _progress(total, show_progress_bar) as progress:
+        with CutTexts(self._max_seq_length) as cuts, _progress(total, show_progress_bar) as progress:
             for part in parts(sentences):
-                unique, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length))
+                unique, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length, cuts))
                 yield part, self.encode_pieces(unique, batch_size)[rows]
                 progress.update(len(part))
 

@@ -62,20 +62,26 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     check_local(path, str(path))
     path = _resolve_parents(path)
     missing_parents, file = [folder for folder in path.parents if not os.path.exists(folder)], _beside(path, "lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Create the file first, because filelock waits forever if it cannot create it.
-        os.close(os.open(file, os.O_CREAT | os.O_NOFOLLOW, 0o666))
-        # All threads get the same object; each of them must acquire its own lock.
-        lock = FileLock(file, is_singleton=True)
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        if not wait:
-            raise UserError(f"{path}: another process is using it; wait for it to end") from error
-        logging.info("Waiting for another process that is using %s", path)
-        lock.acquire()
-    except OSError as error:
-        raise UserError(f"{path.parent}: is not writable ({error.strerror})") from error
+    timeout, attempts = 0, 100
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Create the file first, because filelock waits forever if it cannot create it.
+            os.close(os.open(file, os.O_CREAT | os.O_NOFOLLOW, 0o666))
+            # All threads get the same object; each of them must acquire its own lock.
+            lock = FileLock(file, is_singleton=True)
+            lock.acquire(timeout=timeout)
+            break
+        except Timeout as error:
+            if not wait:
+                raise UserError(f"{path}: another process is using it; wait for it to end") from error
+            logging.info("Waiting for another process that is using %s", path)
+            timeout = -1
+        except OSError as error:
+            attempts -= 1
+            # Another process may have ended and removed the parent folders that it had made.
+            if not (isinstance(error, FileNotFoundError) and attempts):
+                raise UserError(f"{path.parent}: is not writable ({error.strerror})") from error
     try:
         if lock.lock_counter == 1:
             _clean_up(path)

@@ -1,5 +1,6 @@
 """Read sentences from files or iterables in batches."""
 
+import contextlib
 import csv
 import io
 import itertools
@@ -11,7 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.errors import ArgumentError, UserError, suggest
+import msgspec
+
+from bert_flow_tf.errors import ArgumentError, UserError, check_open, suggest
 from bert_flow_tf.files.reading import AnyPath, is_remote, reading
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+INPUT_FORMATS |= dict.fromkeys((".ndjson", ".json"), "jsonl")
 SENTENCE = "sentence"
 # Streams are read in parts of this many sentences; each part is sorted by length.
 BLOCK_ROWS = 16384
@@ -38,7 +42,8 @@ def read_sentences(
 
     With several `columns`, yield lists of strings, else strings. Text has one sentence per line, JSON lines one object.
     The first row of TSV and CSV holds the column names; if `columns` are numbers, it is data unless a field is one of
-    `_HEADER_NAMES`. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`.
+    `_HEADER_NAMES`. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`, and semicolons, tabs or bars
+    between its fields if the first row has no comma. Text is UTF-8, or UTF-16 with a byte order mark.
 
     Args:
       path: a file, perhaps compressed as `.gz`, an address that fsspec opens, or `-` for standard input.
@@ -60,11 +65,9 @@ def read_tables(
     path: AnyPath, *, file_format: str, column: str | None, kept: Sequence[str], rows: int, no_header: bool = False
 ) -> "Iterator[tuple[list[str], pyarrow.Table]]":
     """Yield up to `rows` sentences and a table of their `kept` columns."""
-    import pyarrow
-
     pending = None
     for table in _tables(path, file_format, [column or SENTENCE], kept, no_header):
-        pending = table if pending is None else pyarrow.concat_tables([pending, table])
+        pending = table if pending is None else joined([pending, table])
         while len(pending) >= rows:
             yield pending.column(0)[:rows].to_pylist(), pending[:rows].select(list(kept))
             pending = pending[rows:]
@@ -72,15 +75,28 @@ def read_tables(
         yield pending.column(0).to_pylist(), pending.select(list(kept))
 
 
+def joined(tables: Sequence["pyarrow.Table"]) -> "pyarrow.Table":
+    """Concatenate tables; a column whose types differ becomes text."""
+    import pyarrow
+
+    try:
+        return pyarrow.concat_tables(tables, promote_options="permissive")
+    except pyarrow.ArrowException:
+        fields = list(zip(*(table.schema for table in tables), strict=True))
+        texts = [one[0] if len(set(one)) == 1 else one[0].with_type(pyarrow.string()) for one in fields]
+        return pyarrow.concat_tables([table.cast(pyarrow.schema(texts)) for table in tables])
+
+
 def input_format(path: AnyPath) -> str:
     """Return the format of a file by its ending, perhaps compressed."""
     path = pathlib.Path(path)
-    return format_of_ending(path.with_suffix("") if path.suffix in _COMPRESSED else path, INPUT_FORMATS, "input_format")
+    inner = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
+    return format_of_ending(inner, INPUT_FORMATS, "input_format")
 
 
 def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str:
     """Return the format of a file's ending; errors suggest the flag `option`."""
-    ending = pathlib.Path(path).suffix
+    ending = pathlib.Path(path).suffix.lower()
     if ending not in formats:
         raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}")
     return formats[ending]
@@ -122,6 +138,9 @@ def _tables(
     name, wanted = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])]
     rows_before = 0
     with reading(name, f"sentences in {file_format}"), io.BufferedReader(_open(path), _BLOCK) as stream:
+        if file_format != "parquet" and stream.peek()[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            utf8 = pyarrow.transcoding_input_stream(pyarrow.PythonFile(stream, "r"), "utf-16", "utf-8")
+            stream = io.BufferedReader(utf8, _BLOCK)
         for arrays in _arrays(stream, name, file_format, columns, wanted, no_header):
             table = pyarrow.table(arrays, wanted)
             # Parquet may hold bytes that are not UTF-8.
@@ -138,6 +157,7 @@ def _tables(
 
 def _open(path: AnyPath) -> Any:
     if str(path) == STDIN:
+        check_open("stdin", "standard input")
         return sys.stdin.buffer
     if not (is_remote(path) or str(path).endswith(_COMPRESSED)):
         # fsspec would look for the end of the file, but a pipe has none.
@@ -147,12 +167,55 @@ def _open(path: AnyPath) -> Any:
     return fsspec.open(str(path) if is_remote(path) else os.path.abspath(path), compression="infer").open()
 
 
-def _first_row(stream: io.BufferedReader, file_format: str) -> list[str]:
-    """Return the fields of the first row of TSV or CSV."""
+def _first_row(stream: io.BufferedReader, file_format: str) -> tuple[list[str], str]:
+    """Return the fields and the delimiter of the first row."""
     text = stream.peek().decode("utf-8-sig", "replace")
-    if file_format == "csv":
-        return next(csv.reader(io.StringIO(text, newline="")), [])
-    return text.partition("\n")[0].rstrip("\r").split("\t")
+    line = text.partition("\n")[0].rstrip("\r")
+    if file_format == "tsv":
+        return line.split("\t"), "\t"
+    delimiter = next((one for one in ",;\t|" if one in line), ",")
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), []), delimiter
+
+
+def _is_quoted(field: str) -> bool:
+    """True for quotes around a quote, a tab or a line's end."""
+    return field.startswith('"') and ('""' in field[1:-1] or field.count('"') % 2 == 1)
+
+
+def _lines(stream: io.BufferedReader, path: str) -> Iterator[str]:
+    """Yield a UTF-8 file's lines; raise `UserError` with the line's number."""
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            found = f"found the bytes {line[error.start : error.start + 4]!r}, which are not utf-8"
+            raise UserError(f"{path}, line {number}: {found}, expected UTF-8, or UTF-16 with a mark") from error
+
+
+def _json_rows(
+    stream: io.BufferedReader, path: str, columns: Sequence[str], wanted: Sequence[str]
+) -> Iterator[list[object]]:
+    """Yield the wanted values of each object, None for a missing one."""
+    decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    for number, line in enumerate(_lines(stream, path), start=1):
+        if line.strip():
+            with reading(f"{path}, line {number}", "a JSON object"):
+                found = decoder.decode(line)
+                row = [msgspec.json.decode(found[name]) if name in found else None for name in wanted]
+            for name, value in zip(wanted, row, strict=True):
+                if name in columns and not isinstance(value, str | None):
+                    raise UserError(f"{path}, line {number}: {name}: found {value!r:.40}, expected a string")
+            yield row
+
+
+def _json_column(values: Sequence[Any]) -> "pyarrow.Array":
+    """Return JSON values by their type; if types differ, as text."""
+    import pyarrow
+
+    with contextlib.suppress(pyarrow.ArrowException, OverflowError):
+        return pyarrow.array(values)
+    texts = (value if isinstance(value, str | None) else msgspec.json.encode(value).decode() for value in values)
+    return pyarrow.array(list(texts), pyarrow.string())
 
 
 def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
@@ -174,7 +237,6 @@ def _arrays(
 ) -> Iterator[list["pyarrow.Array"]]:
     """Yield batches of the wanted columns."""
     import pyarrow.csv
-    import pyarrow.json
     import pyarrow.parquet
 
     names, numbers = wanted, all(column.isdecimal() and int(column) > 0 for column in wanted)
@@ -186,7 +248,7 @@ def _arrays(
         file = pyarrow.parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
         first = file.schema_arrow.names
     elif file_format in ("tsv", "csv"):
-        first = _first_row(stream, file_format)
+        first, delimiter = _first_row(stream, file_format)
         known = [one for one in first if one.strip().lower() in _HEADER_NAMES]
         if numbers and known and not no_header:
             logging.warning("%s: the first row, with %s, is taken as column names; --no_header if not", path, known[0])
@@ -196,34 +258,44 @@ def _arrays(
     if first and not no_header:
         names = _names(path, first, wanted)
     if file_format in ("text", "tsv"):
-        lines = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
-        rows = (line.rstrip("\r\n").split("\t" if file_format == "tsv" else "\n") for line in lines)
+        rows = (line.split("\t" if file_format == "tsv" else "\n") for line in _lines(stream, path))
         if file_format == "tsv" and not no_header:
             next(rows, None)
-        positions = [int(column) - 1 if no_header else first.index(column) for column in names]
+        positions, is_quoted = [int(column) - 1 if no_header else first.index(column) for column in names], False
         while chunk := list(itertools.islice(rows, BLOCK_ROWS)):
+            if (
+                file_format == "tsv"
+                and not is_quoted
+                and (quoted := next(filter(_is_quoted, itertools.chain.from_iterable(chunk)), None))
+            ):
+                is_quoted = True
+                logging.warning(
+                    "%s: %.40s looks quoted, but TSV has no quotes: --input_format csv reads it", path, quoted
+                )
             if short := [row for row in chunk if len(row) <= max(positions)]:
                 raise ValueError(f"found the line {short[0]}, expected {max(positions) + 1} or more fields")
             yield [pyarrow.array([row[position] for row in chunk], pyarrow.string()) for position in positions]
         return
+    if file_format == "jsonl":
+        objects = _json_rows(stream, path, columns, wanted)
+        while block := list(itertools.islice(objects, BLOCK_ROWS)):
+            yield [_json_column(values) for values in zip(*block, strict=True)]
+        return
     if file_format == "parquet":
         batches: Iterable = file.iter_batches(BLOCK_ROWS, columns=names)
-    elif file_format == "csv":
+    else:
         names = [f"f{int(column) - 1}" for column in wanted] if no_header else names
         texts = dict.fromkeys(names, pyarrow.string())
         batches = pyarrow.csv.open_csv(
             stream,
             pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=no_header),
-            pyarrow.csv.ParseOptions(newlines_in_values=True),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
         )
-    else:
-        schema = pyarrow.schema([(column, pyarrow.string()) for column in columns])
-        other_fields = "infer" if len(wanted) > len(columns) else "ignore"
-        batches = pyarrow.json.open_json(
-            stream,
-            pyarrow.json.ReadOptions(use_threads=False, block_size=_BLOCK),
-            pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=other_fields),
-        )
     for batch in batches:
-        yield [batch.column(column) for column in names]
+        # Parquet may store texts as categories or views.
+        arrays = ((one, str(one.type)) for one in (batch.column(column) for column in names))
+        yield [
+            one.cast(pyarrow.string()) if re.match("dictionary<values=.*string|string_view", kind) else one
+            for one, kind in arrays
+        ]

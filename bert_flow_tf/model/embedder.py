@@ -1,11 +1,12 @@
 """An encoder with its calibration: what is embedded, saved and exported."""
 
+import dataclasses
 import functools
 import hashlib
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,8 +16,10 @@ from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
+from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.sentence_files import sentence_list
+from bert_flow_tf.model.build import build_model
 from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.runs.record import Flow, Model
 from bert_flow_tf.runs.settings import DTYPES
@@ -120,6 +123,20 @@ class Embedder:
         copied._make_batchers()
         return copied
 
+    def __reduce__(self) -> tuple:
+        """Return the parts that `pickle` and `copy.deepcopy` need, with weights as arrays."""
+        pretrained = self.source.pretrained
+        if not isinstance(pretrained, Pretrained):
+            raise TypeError(f"{self.source.bert_hub}: found a SavedModel that is no BERT, which cannot be pickled")
+        weights = {name: np.array(value) for name, value in pretrained.weights.items()}
+        source = dataclasses.replace(self.source, pretrained=dataclasses.replace(pretrained, weights=weights))
+        encoder = self.encoder.variables_by_name if self.encoder_trained else {}
+        flow = {} if self.flow is None else self.flow.variables_by_path
+        arrays = [{name: variable.numpy() for name, variable in one.items()} for one in (encoder, flow)]
+        names = ("_prompts", "default_prompt_name", "_similarity_fn_name", "history_")
+        kept = {name: self.__dict__[name] for name in names if name in self.__dict__}
+        return _unpickled, (type(self), source, self.record, arrays, self.encoder_trained, self.dtype, kept)
+
     @property
     def fingerprint(self) -> str:
         """A SHA-256 of everything that the embeddings depend on."""
@@ -179,7 +196,8 @@ class Embedder:
     def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
         """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
         texts = [self._prompt() + sentence for sentence in sentences]
-        pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length)
+        with stream.CutTexts(self.max_seq_length) as cuts:
+            pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length, cuts)
         if dropout_seed is None:
             return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length)
         batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
@@ -200,3 +218,23 @@ class Embedder:
         if self.flow is None:
             raise UserError(f"after_flow: {_NO_FLOW}")
         return self.reduce(self.flow.forward(u))
+
+
+def _unpickled(
+    kind: Any,
+    source: EncoderSource,
+    record: Model,
+    arrays: Sequence[dict[str, np.ndarray]],
+    encoder_trained: bool,
+    dtype: str,
+    kept: dict[str, Any],
+) -> Any:
+    """Return the model of `Embedder.__reduce__`."""
+    model = build_model(source, record)
+    variables = model.encoder.variables_by_name, {} if model.flow is None else model.flow.variables_by_path
+    for by_name, values in zip(variables, arrays, strict=True):
+        for name, value in values.items():
+            by_name[name].assign(value)
+    made = kind(model.encoder, model.flow, source, record=record, encoder_trained=encoder_trained, dtype=dtype)
+    made.__dict__.update(kept)
+    return made

@@ -121,7 +121,7 @@ def input_files(
     keep: Sequence[str] | None = None,
     no_header: bool = False,
 ) -> list[InputFile]:
-    """Return the files of paths, URLs or patterns, without duplicates.
+    """Return the files of paths, folders, URLs or patterns, without duplicates.
 
     Args:
       file_format: None for the format of each file's ending.
@@ -131,7 +131,9 @@ def input_files(
     paths: list[str] = []
     for given in [inputs] if isinstance(inputs, str | os.PathLike) else inputs:
         name = os.fspath(given)
-        if os.path.lexists(name) or not glob.has_magic(name):
+        if os.path.isdir(name):
+            found = _data_files(os.path.join(name, one) for one in os.listdir(name))
+        elif os.path.lexists(name) or not glob.has_magic(name):
             found = [name] if is_remote(name) or os.path.exists(name) else []
         elif is_remote(name):
             import fsspec
@@ -140,7 +142,7 @@ def input_files(
                 system, pattern = fsspec.url_to_fs(name)
                 found = sorted(system.unstrip_protocol(path) for path in system.glob(pattern))
         else:
-            found = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
+            found = _data_files(glob.glob(name, recursive=True))
         if not found:
             raise UserError(f"{name}: no such file, expected a file of sentences")
         paths += found
@@ -154,6 +156,12 @@ def input_files(
         if value not in (None, "sentence") and any(file.file_format == "text" for file in files):
             raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")
     return files
+
+
+def _data_files(paths: Iterable[str]) -> list[str]:
+    """Return the files, sorted, without empty ones and marks such as `_SUCCESS`."""
+    found = sorted(path for path in paths if not os.path.basename(path).startswith(("_", ".")))
+    return [path for path in found if os.path.isfile(path) and os.path.getsize(path)]
 
 
 class Shard(NamedTuple):

@@ -129,7 +129,8 @@ def fit_sentences(
       UserError: there are fewer sentences than `batch_size`, `pairs` has another form, or `learn` fails.
     """
     pairs = None if pairs is None else checked_pairs(pairs)
-    texts = sentence_list(sentences)
+    # An empty line of a file is no sentence.
+    texts = [text for text in sentence_list(sentences) if text.strip()]
     if len(texts) < settings.batch_size:
         raise UserError(f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of one step")
     _check_different(len(set(texts)), len(texts), settings.method)

@@ -115,8 +115,10 @@ def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
 
 
 def _remove_checkpoints(run_dir: pathlib.Path) -> None:
-    for path in (*run_dir.glob(f"{CHECKPOINT_NAME}-*"), *run_dir.glob("checkpoint")):
-        path.unlink()
+    # A checkpoint without its index is none, so a killed command leaves no index without data.
+    for pattern in (f"{CHECKPOINT_NAME}-*.index", f"{CHECKPOINT_NAME}-*", "checkpoint"):
+        for path in run_dir.glob(pattern):
+            path.unlink()
 
 
 def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.RaggedTensor:

@@ -3,6 +3,8 @@
 import pathlib
 from typing import Any
 
+import msgspec
+
 from bert_flow_tf.encoder.weights import EncoderRecord
 from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.json_files import read_json
@@ -40,6 +42,30 @@ def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
 
 
-def read_settings(path: pathlib.Path) -> dict[str, Any]:
-    """Return another library's JSON object; an empty one without the file."""
-    return read_json(path, dict, expected="a model's settings", versioned=False) if path.is_file() else {}
+class ModelSettings(msgspec.Struct, frozen=True):
+    """The fields that are read of other libraries' JSON files."""
+
+    # config.json
+    model_type: str = "bert"
+    max_position_embeddings: int | None = None
+    # tokenizer_config.json; the class may also be in config.json
+    tokenizer_class: str | None = None
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
+    model_max_length: int | float | None = None
+    added_tokens_decoder: dict[int, dict[str, Any]] = {}
+    # sentence-transformers
+    max_seq_length: int | None = None
+    include_prompt: bool = True
+    pooling_mode: str | list[str] | None = None
+    prompts: dict[str, str] | None = None
+    default_prompt_name: str | None = None
+    similarity_fn_name: str | None = None
+
+
+def read_settings(path: pathlib.Path) -> ModelSettings:
+    """Return a file's settings; the defaults without the file."""
+    if not path.is_file():
+        return ModelSettings()
+    return read_json(path, ModelSettings, expected="a model's settings", versioned=False)

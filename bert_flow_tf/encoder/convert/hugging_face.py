@@ -95,7 +95,9 @@ FAMILIES = {"bert": Family("bert."), "distilbert": Family("distilbert.", _DISTIL
 
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
-    kind = read_json(path, dict, expected="a model's configuration", versioned=False).get("model_type", "bert")
+    with reading(path, "a model's configuration"):
+        path.stat()
+    kind = read_settings(path).model_type
     if kind not in FAMILIES:
         raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}; {INSTEAD}")
     return read_bert_config(path, FAMILIES[kind].keys), FAMILIES[kind]
@@ -116,7 +118,7 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     bert = folder / path
     config, family = read_hugging_face_config(bert / CONFIG_FILE)
     if record is None:
-        vocab, rules = read_tokenizer(bert, read_settings(bert / CONFIG_FILE).get("tokenizer_class"))
+        vocab, rules = read_tokenizer(bert, read_settings(bert / CONFIG_FILE).tokenizer_class)
         record = rules.with_origin("Hugging Face", **settings)
     else:
         vocab = read_vocabulary(bert / VOCAB_FILE)
@@ -139,15 +141,19 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
         raise UserError(f"{path}: path: found {outside[0]}, expected a folder in {folder}")
     bert, path = folder / modules[0].path, folder / modules[1].path / CONFIG_FILE
     settings = read_settings(path)
-    # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
-    modes = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
-    mode = str(settings.get("pooling_mode") or " and ".join(modes))
+    mode = settings.pooling_mode or ""
+    if not mode and path.is_file():
+        # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
+        flags = read_json(path, dict[str, Any], expected="a pooling's settings", versioned=False)
+        mode = [name for name, value in flags.items() if name.startswith("pooling_mode_") and value is True]
+    mode = mode if isinstance(mode, str) else " and ".join(mode)
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
     path = folder / SENTENCE_SETTINGS_FILE
-    own = {name: value for name, value in read_settings(path).items() if name in SENTENCE_SETTINGS and value}
-    if any(own.get("prompts", {}).values()) and not settings.get("include_prompt", True):
+    found = read_settings(path)
+    own: dict[str, Any] = {name: value for name in SENTENCE_SETTINGS if (value := getattr(found, name))}
+    if any(own.get("prompts", {}).values()) and not settings.include_prompt:
         raise UserError(f"{folder / modules[1].path / CONFIG_FILE}: include_prompt: found false, expected true")
     own |= {"pooling": pooling, "max_seq_length": _max_length(bert), "normalize": len(kinds) == 3}
     with reading(path, "sentence-transformers' settings"):
@@ -160,13 +166,13 @@ def _max_length(bert: pathlib.Path) -> int:
     # Older versions have a file per architecture, such as sentence_distilbert_config.json.
     path = next(iter(sorted(bert.glob("sentence_*_config.json"))), bert / BERT_SETTINGS_FILE)
     settings = read_settings(path)
-    if settings.get("do_lower_case"):
+    if settings.do_lower_case:
         raise UserError(f"{path}: do_lower_case: found true, expected it in {TOKENIZER_FILE}")
     # Without this setting, the library uses the tokenizer's length or the number of positions, whichever is smaller.
-    found, positions = settings.get("max_seq_length"), read_settings(bert / CONFIG_FILE).get("max_position_embeddings")
-    if found is not None and not (isinstance(found, int) and 3 <= found <= (positions or found)):
+    found, positions = settings.max_seq_length, read_settings(bert / CONFIG_FILE).max_position_embeddings
+    if found is not None and not 3 <= found <= (positions or found):
         raise UserError(f"{path}: max_seq_length: found {found!r}, expected 3 to {positions}")
-    lengths = [found] if found else [read_settings(bert / TOKENIZER_CONFIG_FILE).get("model_max_length"), positions]
+    lengths = [found] if found else [read_settings(bert / TOKENIZER_CONFIG_FILE).model_max_length, positions]
     return min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE, read_settings
+from bert_flow_tf.encoder.convert.folders import (
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCAB_FILE,
+    ModelSettings,
+    read_settings,
+)
 from bert_flow_tf.encoder.tokenizer import (
     INSTEAD,
     MAX_WORD_CHARS,
@@ -20,7 +26,7 @@ from bert_flow_tf.encoder.tokenizer import (
 )
 from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 
 if TYPE_CHECKING:
@@ -56,7 +62,7 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
 
     path, settings_path = folder / TOKENIZER_FILE, folder / TOKENIZER_CONFIG_FILE
     settings = read_settings(settings_path)
-    kind = (settings.get("tokenizer_class") or tokenizer_class or _BERT_TOKENIZERS[0]).removesuffix("Fast")
+    kind = (settings.tokenizer_class or tokenizer_class or _BERT_TOKENIZERS[0]).removesuffix("Fast")
     if kind not in _BERT_TOKENIZERS + _OTHER_TOKENIZERS:
         raise UserError(f"{settings_path}: tokenizer_class: found {kind}, expected {_BERT_TOKENIZERS[0]}; {INSTEAD}")
     if path.is_file():
@@ -71,27 +77,29 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
         theirs = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]"))
     vocab = _add_tokens(theirs, settings, path)
     if kind in _BERT_TOKENIZERS:
-        if "do_lower_case" not in settings and has_capitals(vocab):
+        if settings.do_lower_case is None and has_capitals(vocab):
             expected = "expected true or false, because the vocabulary has capitals and transformers would lower-case"
             raise UserError(f"{settings_path}: do_lower_case: missing, {expected}")
         theirs.normalizer = tokenizers.normalizers.BertNormalizer(
-            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-            strip_accents=settings.get("strip_accents"),
-            lowercase=settings.get("do_lower_case", True),
+            handle_chinese_chars=settings.tokenize_chinese_chars,
+            strip_accents=settings.strip_accents,
+            lowercase=settings.do_lower_case is not False,
         )
         theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     return vocab, _equal_rules(theirs, vocab, path if path.is_file() else folder / VOCAB_FILE)
 
 
-def _add_tokens(theirs: "tokenizers.Tokenizer", settings: dict[str, Any], path: pathlib.Path) -> list[str]:
+def _add_tokens(theirs: "tokenizers.Tokenizer", settings: ModelSettings, path: pathlib.Path) -> list[str]:
     """Add `tokenizer_config.json`'s tokens; return all word pieces by id."""
     import tokenizers
 
     with reading(path.with_name(TOKENIZER_CONFIG_FILE), "a tokenizer's settings"):
         # Without tokenizer.json, older versions have added_tokens.json.
-        tokens = {} if path.is_file() else read_settings(path.with_name("added_tokens.json"))
-        older = {i: {"content": token} for token, i in tokens.items()}
-        added = {int(i): token for i, token in (older | settings.get("added_tokens_decoder", {})).items()}
+        old, tokens = path.with_name("added_tokens.json"), dict[str, int]()
+        if old.is_file() and not path.is_file():
+            tokens = read_json(old, dict[str, int], expected="added tokens", versioned=False)
+        added: dict[int, dict[str, Any]] = {i: {"content": token} for token, i in tokens.items()}
+        added |= settings.added_tokens_decoder
         theirs.add_tokens([tokenizers.AddedToken(**added[i]) for i in sorted(added)])
     if moved := [i for i in sorted(added) if theirs.token_to_id(added[i]["content"]) != i]:
         content = added[moved[0]]["content"]

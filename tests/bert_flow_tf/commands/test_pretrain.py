@@ -36,4 +36,4 @@ def test_a_missing_extra_is_named_before_anything_is_written(tiny_encoder_dir, t
     }
     for name, command in commands.items():
         line = refused(*command, tmp_path / "out", unchanged=tmp_path)
-        assert line.startswith(f"{name}: ") and "pip install 'bert-flow-tf[models]'" in line
+        assert line.startswith(f"{name}: ") and "pip install -e '.[models]'" in line

@@ -77,11 +77,11 @@ def test_standard_input_is_read(files, ending, monkeypatch):
 
 
 def test_file_is_read_in_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(sentence_files, "_BLOCK", 64)
+    monkeypatch.setattr(sentence_files, "BLOCK_ROWS", 10)
     (tmp_path / "s.jsonl").write_text(100 * '{"sentence": "a"}\n' + "broken\n")
     sentences = read_sentences(tmp_path / "s.jsonl")
     assert [next(sentences) for _ in range(50)] == 50 * ["a"]
-    with user_error("s.jsonl: cannot be read as sentences in jsonl"):
+    with user_error("s.jsonl, line 101: cannot be read as a JSON object"):
         list(sentences)
 
 
@@ -95,7 +95,7 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "columns", "found"),
     [
-        ("s.txt", b"good\nb\xffd\n", None, ["utf-8"]),
+        ("s.txt", b"good\nb\xffd\n", None, ["s.txt, line 2: found the bytes b'\\xffd\\n', which are not utf-8"]),
         ("s.txt", b"good\n", ["other"], ["columns sentence, not other"]),
         ("s.tsv", b"a\tsentenc\n1\t2\n", None, ["found the columns a, sentenc; ", "did you mean sentenc?"]),
         ("s.tsv", b"a\tsentence\n1\n", None, ["['1']", "2"]),
@@ -104,7 +104,8 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
         ("s.csv", b"a,b\n1,2\n", ["3"], ["found 2 columns, not 3"]),
         ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, ["Row #3", "Hello, world,3"]),
         ("s.jsonl", b'{"sentence": "a"}\n{"text": "x"}\n', None, ["row 2", "sentence"]),
-        ("s.jsonl", b'{"sentence": 3}\n', None, ["sentence", "number"]),
+        ("s.jsonl", b'{"sentence": 3}\n', None, ["line 1: sentence: found 3, expected a string"]),
+        ("s.jsonl", b'[{"sentence": "a"}]', None, ["line 1: cannot be read as a JSON object"]),
         ("s.parquet", b"no parquet", None, ["cannot be read"]),
         ("s.parquet", pyarrow.array(["a", None]), None, [", row 2: sentence"]),
         ("s.parquet", pyarrow.array([1]), None, ["sentence: found int64"]),
@@ -120,6 +121,74 @@ def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, found):
         pyarrow.parquet.write_table(pyarrow.table({"sentence": content}), tmp_path / name)
     with user_error(name, *found):
         list(read_sentences(tmp_path / name, columns=columns))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "expected"),
+    [
+        ("s.ndjson", '{"a": null}\n\n{"sentence": "x", "a": 1}', None, None),
+        ("s.json", '{"sentence": "x"}\n{"b": [1], "sentence": "y"}\n', None, ["x", "y"]),
+        ("S.TXT", "x\ny\n", None, ["x", "y"]),
+        ("s.csv", 'id;sentence\n1;"x; y"\n2;"a, b"\n', None, ["x; y", "a, b"]),
+        ("s.csv", "id\tsentence\n1\tx\n", None, ["x"]),
+        ("s.txt", "x\n東京\n".encode("utf-16"), None, ["x", "東京"]),
+        ("s.tsv", "sentence\tid\nx\t1\n".encode("utf-16"), None, ["x"]),
+        ("s.parquet", pyarrow.array(["x", "y", "x"]).dictionary_encode(), None, ["x", "y", "x"]),
+        ("s.parquet", pyarrow.array(["x", "y"], pyarrow.string_view()), None, ["x", "y"]),
+        ("s.parquet", pyarrow.array(["x"], pyarrow.large_string()), None, ["x"]),
+    ],
+)
+def test_other_forms_of_the_formats_are_read(tmp_path, name, content, columns, expected):
+    path = tmp_path / name
+    if isinstance(content, pyarrow.Array):
+        others = pyarrow.nulls(len(content), pyarrow.int64())
+        pyarrow.parquet.write_table(pyarrow.table({"none": others, "sentence": content}), path)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if expected is None:
+        with user_error("row 1: sentence: found no value"):
+            read_sentences(path)
+    else:
+        assert list(read_sentences(path, columns=columns)) == expected
+
+
+def test_kept_values_of_json_keep_their_types_or_become_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(sentence_files, "BLOCK_ROWS", 2)
+    path, options = tmp_path / "s.jsonl", {"file_format": "jsonl", "column": None, "rows": 100}
+    values = {
+        "date": ["2024-01-05", "2024-01-06", None],
+        "number": [1, 2, 0.5],
+        "mixed": [1, 0.5, "a7"],
+        "late": [None, None, "x"],
+        "nested": [{"a": 1}, [2], None],
+    }
+    for name, given in values.items():
+        rows = [{"sentence": "s"} | ({} if value is None else {name: value}) for value in given]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        ((_, table),) = read_tables(path, kept=[name], **options)
+        texts = {"mixed": ["1", "0.5", "a7"], "nested": ['{"a":1}', "[2]", None]}
+        assert table.column(name).to_pylist() == texts.get(name, given), name
+
+
+def test_quotes_in_tsv_are_noticed(tmp_path, caplog):
+    rows = [["id", "sentence"], ["1", "two\nlines"], ["2", 'a "quote"'], ["3", "a\ttab"]]
+    with open(tmp_path / "s.tsv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows(rows)
+    with user_error("expected 2 or more fields"):
+        list(read_sentences(tmp_path / "s.tsv"))
+    assert "looks quoted" in caplog.text and "--input_format csv" in caplog.text
+    assert list(read_sentences(tmp_path / "s.tsv", file_format="csv")) == [text for _, text in rows[1:]]
+    caplog.clear()
+    (tmp_path / "s.tsv").write_text('sentence\n"Yes," she said.\n')
+    assert list(read_sentences(tmp_path / "s.tsv")) == ['"Yes," she said.'] and not caplog.text
+
+
+def test_a_folder_means_its_data_files(tmp_path):
+    for name, text in {"_SUCCESS": "", "part-1.txt": "b\n", "part-0.txt": "a\n", "part-2.txt": "", ".crc": "x"}.items():
+        (tmp_path / name).write_text(text)
+    names = [str(tmp_path / f"part-{i}.txt") for i in range(2)]
+    for given in (tmp_path, tmp_path / "*"):
+        assert [file.path for file in input_files(given)] == names
 
 
 def test_a_pattern_of_an_address_gives_the_files(files):
