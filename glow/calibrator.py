@@ -22,11 +22,12 @@ from tqdm import tqdm
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.embeddings import check_finite
 from glow.flow import Glow
+from glow.folded import FoldedFlow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_calibration, write_calibration
 
 # More steps per call would need more memory for their rows; fewer would spend much of the time on calls.
-_STEPS_PER_CALL, _ROWS_PER_CALL = 32, 4096
+_STEPS_PER_CALL, _ROWS_PER_CALL, _FEW_ROWS = 32, 4096, 64
 
 
 class FlowTrainer:
@@ -38,6 +39,7 @@ class FlowTrainer:
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
         self.flow = flow
+        self._folded: Any = None
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
@@ -68,7 +70,7 @@ class FlowTrainer:
         The losses, float32 [steps], are from before each step, in bits per dimension. An exception changes nothing.
         With `held_out` [m, D], end where these rows are most likely; the losses are those of the steps up to there.
         """
-        state = self.state()
+        state, self._folded = self.state(), None
         losses: list[float] = []
         best = (math.inf, 0, state)
         hide_bar = None if show_progress_bar is None else not show_progress_bar
@@ -98,10 +100,19 @@ class FlowTrainer:
             raise
         return np.asarray(losses, np.float32)
 
+    def forward(self, u: np.ndarray) -> np.ndarray:
+        """Return the latents of rows [n, D], by the folded flow if there is one."""
+        if self._folded is None:
+            self._folded = self.flow.folded() or self.flow.forward
+        if len(u) <= _FEW_ROWS and isinstance(self._folded, FoldedFlow):
+            return self._folded.of_array(u)
+        return np.concatenate([self._folded(u[i : i + _ROWS_PER_CALL]) for i in range(0, len(u), _ROWS_PER_CALL)])
+
     def state(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in (*self.flow.variables, *self.optimizer.variables)]
 
     def restore(self, state: Sequence[np.ndarray]) -> None:
+        self._folded = None
         for variable, value in zip((*self.flow.variables, *self.optimizer.variables), state, strict=True):
             variable.assign(value)
 
@@ -235,7 +246,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the latents z, float32 [n, D], of `X` [n, D]."""
-        return self._call_flow("forward", X)
+        check_is_fitted(self, "flow_")
+        return self._trainer.forward(self._checked(X))
 
     def inverse_transform(self, X: ArrayLike) -> np.ndarray:
         """Return the embeddings, float32 [n, D], whose latents are `X` [n, D]."""

@@ -62,6 +62,14 @@ class FoldedFlow:
             x += self._activate(h1, [_layer(h1, layer) for layer in second]) @ last
         return x
 
+    def of_array(self, u: np.ndarray) -> np.ndarray:
+        """Return z of an array by NumPy, whose calls cost less for few rows."""
+        x = (u[:, self._order] + self._mean) * self._scale + self._shift
+        for first, second, last in self._steps:
+            h1 = np.maximum(x @ first[0] + first[1], 0)
+            x = x + np.asarray(self._activate(h1, [h1 @ kernel + bias for kernel, bias in second])) @ last
+        return x
+
     def is_current(self) -> bool:
         return np.array_equal(self._values().numpy(), self._folded_values, equal_nan=True)
 
