@@ -52,6 +52,10 @@ def encode() -> dict:
     return {"seconds": seconds_of(lambda: _encode(state["sentences"], state["batch_size"]))}
 
 
+def encode_few(n: int) -> dict:
+    return {"seconds": seconds_of(lambda: _encode(state["sentences"][:n], 32))}
+
+
 def _encode(sentences: list[str], batch_size: int) -> np.ndarray:
     return state["model"].encode(sentences, batch_size=batch_size, show_progress_bar=False)
 
@@ -246,5 +250,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["flow_run"]:
         flow_run(*sys.argv[2:])
     else:
-        served = (load_encoder, warm_up, encode, load_nli, train, mlm_gradients)
+        served = (load_encoder, warm_up, encode, encode_few, load_nli, train, mlm_gradients)
         serve({function.__name__: function for function in served})

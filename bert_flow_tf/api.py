@@ -103,12 +103,18 @@ class BertFlow(Embedder):
         return cls.from_hub("demo", **options)
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
+    def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False) -> "BertFlow":
         """Load a saved model, a Hub model, a run or a checkpoint.
 
-        `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a checkpoint's prefix. Raises
-        `UserError` if it cannot be read, or if the run has not finished.
+        `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a checkpoint's prefix. With
+        `warm_up`, some texts are encoded, so that the first request does not wait for a second while TensorFlow traces.
+        Raises `UserError` if it cannot be read, or if the run has not finished.
         """
+        if warm_up:
+            loaded = cls.from_pretrained(path, dtype=dtype)
+            for texts in (["word"], ["word", "two words"] * 16):
+                loaded.encode(texts, show_progress_bar=False)
+            return loaded
         run = saved_model.model_folder(path)
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)

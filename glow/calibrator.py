@@ -101,7 +101,7 @@ class FlowTrainer:
         return np.asarray(losses, np.float32)
 
     def forward(self, u: np.ndarray) -> np.ndarray:
-        """Return the latents of rows [n, D], by the folded flow if there is one."""
+        """Return latents of rows [n, D], by the folded flow if possible."""
         if self._folded is None:
             self._folded = self.flow.folded() or self.flow.forward
         if len(u) <= _FEW_ROWS and isinstance(self._folded, FoldedFlow):

@@ -77,7 +77,7 @@ class ConvStack(tf.Module):
         return (_convolve(h, self.kernel) + self.b) * tf.exp(3.0 * self.logs)
 
     def activate(self, h1: tf.Tensor, second: list[tf.Tensor]) -> tf.Tensor:
-        """Return h from h1 and the second layer's outputs, [..., width], or arrays."""
+        """Return h from h1 and the second layer's outputs, [..., width]."""
         # For few rows, NumPy's call costs a tenth of TensorFlow's.
         relu = np.maximum(second[0], 0) if isinstance(second[0], np.ndarray) else tf.nn.relu(second[0])
         h = tf.tanh(second[0]) * tf.sigmoid(second[1]) if self._gated else relu

@@ -32,6 +32,7 @@ class Bert:
       trainable: True if training needs gradients of the variables.
       dtype: type of the matrices and products; bfloat16 rounds a copy of the matrices.
       portable: True to use only operations that ONNX has.
+      few: True for operations that are faster for few rows, and slower for many.
     """
 
     seeds_dropout = True
@@ -44,8 +45,10 @@ class Bert:
         trainable: bool = False,
         dtype: tf.DType = tf.float32,
         portable: bool = False,
+        few: bool = False,
     ) -> None:
         self.config = config
+        self._fused = _FUSED | ({"layer_norm": _few_layer_norm} if few else {})
         self._trainable, self._portable = trainable, portable
         self.num_layers, self.hidden_size = config.num_hidden_layers, config.hidden_size
         self._head_size = config.hidden_size // config.num_attention_heads
@@ -88,7 +91,7 @@ class Bert:
         positions = tf.cast(tf.convert_to_tensor(positions)[: layout.length], tf.float32)
         rows += layout.to_rows(tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]]))
         # The fused operations are faster, but are not used for gradients.
-        operations = _PLAIN if self._portable or (training and self._trainable) else _FUSED
+        operations = _PLAIN if self._portable or (training and self._trainable) else self._fused
         dropout = Dropout(self.config, seeds, mask)
         rows = dropout.hidden(self._norm(operations, rows, "bert/embeddings/LayerNorm"), 0)
         layers = []
@@ -256,6 +259,12 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
         image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=LAYER_NORM_EPS, data_format="NCHW"
     )
     return tf.reshape(scaled, tf.shape(x)) * gamma + beta
+
+
+def _few_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+    centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
+    deviation = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS)
+    return centred * (deviation * gamma) + beta
 
 
 @tf.custom_gradient

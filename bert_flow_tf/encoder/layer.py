@@ -87,11 +87,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
         outputs = self._outputs(inputs, training, dropout_seed, self.pooling.first_token_only)
         return self.pooling(outputs, inputs["input_mask"])
 
-    def embed(self, inputs: Inputs, *, portable: bool = False) -> tf.Tensor:
-        """Return embeddings without dropout; `portable` limits BERT to ONNX's operations."""
-        if self.bert_config is None or not portable:
+    def embed(self, inputs: Inputs, **forms: bool) -> tf.Tensor:
+        """Return embeddings without dropout; `forms` are `portable` and `few` of `Bert`."""
+        if self.bert_config is None or not any(forms.values()):
             return self(inputs, training=False)
-        bert = Bert(self._encoder.variables, self.bert_config, portable=True)
+        bert = Bert(self._encoder.variables, self.bert_config, **forms)
         return self.pooling(bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"])
 
     def token_states(self, inputs: Inputs, training: bool = False, dropout_seed: int = 0) -> tf.Tensor:

@@ -18,10 +18,12 @@ from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.files.sentence_files import parts
+from bert_flow_tf.files.sentence_files import parts, sentence_list
 
 # Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
 _TOKENS_PER_BATCH = 2048
+# Texts of so many characters are one batch, which needs neither sorting nor threads. Few texts have few rows.
+_ONE_BATCH, _FEW_TEXTS = 4096, 4
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
@@ -109,6 +111,7 @@ class SentenceBatcher:
         also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
+      encode_few: `encode` for a few texts, which one function tokenizes and encodes; None to treat them as others.
     """
 
     def __init__(
@@ -118,7 +121,18 @@ class SentenceBatcher:
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
+        encode_few: Callable[[Inputs], tf.Tensor] | None = None,
     ) -> None:
+        def of_texts(encode: Callable[[Inputs], tf.Tensor]) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+            def encoded(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                pieces = tokenizer.tokenize(texts)
+                cut = tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
+                return encode(tokenizer.pack(pieces, max_seq_length)), cut
+
+            return tf.function(encoded, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+
+        # One text and one batch of texts have functions that tokenize, too.
+        self._of_texts = [of_texts(encode_few), of_texts(encode)] if encode_few else []
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
         self._function = encode if is_traced else tf.function(encode, input_signature=[TOKEN_SPECS], autograph=False)
         self._tokenizer, self._shape = tokenizer, tuple(shape)
@@ -129,6 +143,13 @@ class SentenceBatcher:
     ) -> np.ndarray:
         """Return float32 [n, *shape] of all sentences."""
         with CutTexts(self._max_seq_length) as cuts:
+            if self._of_texts and isinstance(sentences, list) and not (batch_size or show_progress_bar):
+                texts, count = sentence_list(sentences), len(sentences)
+                if texts and count * max(map(len, texts)) <= _ONE_BATCH:
+                    function = self._of_texts[count > _FEW_TEXTS]
+                    values, cut = function(tf.constant([text.encode() for text in texts], tf.string))
+                    cuts.cut, cuts.texts = int(cut), count
+                    return values.numpy()
             pieces = [tokenize(self._tokenizer, part, self._max_seq_length, cuts) for part in parts(sentences)]
         if not pieces:
             return np.empty((0, *self._shape), np.float32)

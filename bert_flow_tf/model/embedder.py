@@ -85,7 +85,11 @@ class Embedder:
         flow = self.flow
         folded = None if flow is None else flow.folded()
         batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
-        self._embedding_batcher = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
+        self._embedding_batcher = batcher(
+            lambda tokens: self.embed_tokens(tokens, folded),
+            shape=[self.embedding_size],
+            encode_few=lambda tokens: self.embed_tokens(tokens, folded, few=True),
+        )
         self._log_prob_batcher = batcher(
             lambda tokens: self.require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
         )
@@ -152,9 +156,11 @@ class Embedder:
                 digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes())
         return digest.hexdigest()
 
-    def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
+    def embed_tokens(
+        self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None, few: bool = False
+    ) -> tf.Tensor:
         """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
-        u = self.cast_encoder.embed(tokens)
+        u = self.cast_encoder.embed(tokens, few=few)
         z = u if self.flow is None else (folded or self.flow.forward)(u)
         return reduce_dimension(z, self.low_dim)
 

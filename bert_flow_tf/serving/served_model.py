@@ -77,6 +77,9 @@ def write_warmup_requests(
             writer.write(log.SerializeToString(deterministic=True))
 
 
+_FEW_TOKENS = 128
+
+
 class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel.
 
@@ -102,7 +105,12 @@ class ServedBertFlow(tf.Module):
         pooled = encoder.in_bfloat16() if description.dtype == "bfloat16" else encoder
         # Keras would also save a layer's functions with dropout, so the module holds only its variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
-        self._pool = pooled.embed
+        # A search box sends one text; what is faster for it is slower for many.
+        self._pool = lambda tokens: tf.cond(
+            tf.size(tokens["input_word_ids"]) <= _FEW_TOKENS,
+            lambda: pooled.embed(tokens, few=True),
+            lambda: pooled.embed(tokens),
+        )
         self._description, self._width = description, encoder.embedding_size
         self._max_positions, self._num_types = encoder.max_seq_length, encoder.num_types
 

@@ -185,7 +185,7 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
     for call, *messages in (
         (partial(model.fit, SENTENCES), "found 5 sentences, expected at least the 64 of one step"),
         (partial(model.fit, SENTENCES, batch_size=2, epochs=0.1), "which gives 0 steps of 2"),
-        (partial(model.fit, SENTENCES, batch_size=2, method="whitening"), "found 5 different sentences for whitening"),
+        (partial(model.fit, SENTENCES, batch_size=2, method="whitening"), "found 4 different sentences for whitening"),
         (partial(model.fit, SENTENCES, batch_size=2, flow_model_config="config_l9"), "flow_model_config: "),
         (partial(model.fit, SENTENCES, batch_size=2, seed=-1), "seed: found -1"),
         (partial(model.fit, SENTENCES, batch_size=2, dev_fraction=1), "dev_fraction: found 1"),
@@ -253,9 +253,10 @@ def test_export_is_a_layer_in_keras_and_in_tf_data(loaded, sts_version):
     expected = loaded.encode(SENTENCES)
     layer = hub.KerasLayer(str(sts_version))
     keras_model = tf_keras.Sequential([tf_keras.Input([], dtype=tf.string), layer])
-    np.testing.assert_allclose(keras_model(tf.constant(SENTENCES)), expected, rtol=0, atol=1e-5)
+    # The functions for few texts and for many add in another order.
+    np.testing.assert_allclose(keras_model(tf.constant(SENTENCES)), expected, rtol=1e-5, atol=1e-5)
     (mapped,) = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(len(SENTENCES)).map(layer)
-    np.testing.assert_allclose(mapped, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(mapped, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_no_finished_run_of_its_encoder_is_named(sts_run, tmp_path):

@@ -42,7 +42,11 @@ def test_settings_of_older_and_newer_versions_are_read(tmp_path):
         ({}, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, ["found pooling_mode_cls_token and"]),
         ({SETTINGS: {"do_lower_case": True}}, {}, [SETTINGS, "do_lower_case: found true"]),
         ({SETTINGS: {"max_seq_length": -1}}, {}, [SETTINGS, "max_seq_length: found -1"]),
-        ({SETTINGS: {"max_seq_length": "long"}}, {}, [SETTINGS, "Expected `int | null`, got `str` - at `$.max_seq_length`"]),
+        (
+            {SETTINGS: {"max_seq_length": "long"}},
+            {},
+            [SETTINGS, "Expected `int | null`, got `str` - at `$.max_seq_length`"],
+        ),
     ],
 )
 def test_unsupported_settings_are_named(tmp_path, files, changes, parts):
