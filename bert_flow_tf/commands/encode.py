@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import lock_output, locked_file
-from bert_flow_tf.errors import UserError, command_line_message
+from bert_flow_tf.errors import UserError, check_open, command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
 from bert_flow_tf.runs.settings import DTYPES, ShardSettings
@@ -50,7 +50,9 @@ def encode(
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     if bool(calibration) != bool(embeddings):
         raise click.UsageError("--calibration and --embeddings: found only one of them, expected both or neither")
-    if out != STDOUT:
+    if out == STDOUT:
+        check_open("stdout", "--out=-: standard output")
+    else:
         output_format = output_format or format_of_ending(out, OUTPUT_FORMATS, "output_format")
         locked_file(out, overwrite=overwrite)
     output_format = output_format or "npy"

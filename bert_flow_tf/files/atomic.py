@@ -80,7 +80,7 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
         except OSError as error:
             attempts -= 1
             # Another process may have ended and removed the parent folders that it had made.
-            if not (isinstance(error, FileNotFoundError) and attempts):
+            if not (isinstance(error, FileNotFoundError | FileExistsError) and attempts):
                 raise UserError(f"{path.parent}: is not writable ({error.strerror})") from error
     try:
         if lock.lock_counter == 1:

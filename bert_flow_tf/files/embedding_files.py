@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_flow_tf.errors import check_open
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.reading import reading
 
@@ -39,7 +38,6 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
         with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
             yield write
         return
-    check_open("stdout", "--out=-: standard output")
     with tempfile.TemporaryDirectory() as folder:
         name = pathlib.Path(folder, "embeddings")
         with embedding_writer(name, file_format=file_format, width=width) as write:

@@ -1,7 +1,10 @@
 """BertFlow embeds as the original's command line, and learns a flow."""
 
+import copy
 import dataclasses
 import json
+import logging
+import pickle
 import shutil
 from functools import partial
 
@@ -214,6 +217,36 @@ def test_run_is_saved_and_loaded_again(loaded, tmp_path):
     saved = BertFlow.from_pretrained(loaded.save(tmp_path / "saved"))
     np.testing.assert_array_equal(saved.encode(SENTENCES), loaded.encode(SENTENCES))
     assert saved.record.flow == loaded.record.flow and saved.record.flow.training.task == "sts-b"
+
+
+def test_a_model_is_pickled_and_copied(loaded, tiny_encoder_dir):
+    expected = loaded.encode(SENTENCES)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).encode(SENTENCES), expected)
+    other = copy.deepcopy(loaded)
+    for variable in other.flow.trainable_variables:
+        variable.assign(variable + 0.1)
+    assert not np.allclose(other.encode(SENTENCES), expected)
+    np.testing.assert_array_equal(loaded.encode(SENTENCES), expected)
+    given = plain(tiny_encoder_dir)
+    given.prompts = {"query": "w1 "}
+    assert pickle.loads(pickle.dumps(given)).prompts == given.prompts
+
+
+def test_texts_that_are_cut_are_counted(tiny_encoder_dir, caplog):
+    model = plain(tiny_encoder_dir)
+    logging.getLogger("absl").propagate = True
+    for call in (
+        partial(model.encode, SENTENCES),
+        partial(model.encode, SENTENCES, batch_size=2),
+        lambda: list(model.encode_blocks(SENTENCES)),
+        partial(model.encode_pooled, SENTENCES),
+    ):
+        caplog.clear()
+        call()
+        assert "1 of 6 texts are longer than 8 word pieces (max_seq_length) and were cut" in caplog.text
+    caplog.clear()
+    model.encode(SENTENCES[:2])
+    assert not caplog.text
 
 
 def test_density_inverse_and_samples_are_the_flows(loaded, tiny_encoder_dir):

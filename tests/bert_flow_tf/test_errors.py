@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -62,6 +63,25 @@ def test_closed_or_full_streams_lose_no_result(closed, tmp_path):
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1
     assert done.returncode == (2 if closed == ">/dev/full" else 0)
     assert (tmp_path / "out").read_text() == "whole"
+
+
+@pytest.mark.parametrize("closed", ["--input - --out e.npy <&-", "--input s.txt --out - >&-"])
+def test_a_closed_stream_that_is_needed_is_named(closed, tmp_path):
+    (tmp_path / "s.txt").write_text("w1\n")
+    command = f"{sys.executable} -m bert_flow_tf.cli encode --bert_hub demo {closed}"
+    path = {"PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and re.fullmatch("error: .*standard (in|out)put: found it closed, .*\n", done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.txt"]
+
+
+def test_only_printing_is_standard_outputs_error(capfd):
+    names = {"__name__": "urllib3.connection", "os": os}
+    exec("def send():\n    read, write = os.pipe()\n    os.close(read)\n    os.write(write, b'x')", names)
+    assert exit_status(names["send"]) == 2
+    assert capfd.readouterr().err == "error: BrokenPipeError: Broken pipe\n"
 
 
 def test_a_command_reports_tensorflow_loading_and_progress(tmp_path):

@@ -25,6 +25,12 @@ def test_lock_then_package_are_installed_again_if_changed(repository):
     printed, calls = repository.succeeds("test.sh")
     assert len(_installs(calls)) == 2 and "Reusing" in printed
     assert not any("venv --clear" in line for line in calls)
+    # "pip install ." puts a copy where the scripts installed a link.
+    copy = repository.root / ".venv" / "lib" / "python3.11" / "site-packages" / "bert_flow_tf"
+    copy.mkdir(parents=True)
+    _, calls = repository.succeeds("test.sh")
+    assert len(_installs(calls)) == 2
+    copy.rmdir()
     # An environment without pip is made again.
     (repository.root / ".venv" / ".bert_flow_setup").unlink()
     _, calls = repository.succeeds("test.sh", STAND_IN_NO_PIP="1")

@@ -185,3 +185,12 @@ def test_a_killed_process_gives_back_lock_and_folder(tmp_path):
         assert (path / "kept").is_file()
     os.kill(child, signal.SIGKILL)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".other.tmp", "model"]
+
+
+def test_processes_that_lock_below_a_missing_folder_all_succeed(tmp_path):
+    code = "import sys; from bert_flow_tf.files.atomic import locked\n"
+    code += "for _ in range(200):\n    with locked(sys.argv[1], wait=True):\n        pass"
+    command = [sys.executable, "-c", code, str(tmp_path / "missing" / "deep" / "x.json")]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(5)]
+    assert [process.communicate()[1] for process in running] == [""] * 5
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 import errno
 import functools
 import json
+import pathlib
 import shutil
 import signal
 
@@ -130,3 +131,13 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
 
 def test_one_sentence_has_no_dev_loss(small_source, tmp_path):
     assert run(small_source, tmp_path / "one", sentences=["the cat"], steps=3).dev_losses == {}
+
+
+def test_a_checkpoint_is_removed_with_its_index_first(tmp_path, monkeypatch):
+    names = [f"model.ckpt-{step}.{end}" for step in (4, 9) for end in ("data-00000-of-00001", "index")]
+    for name in names:
+        (tmp_path / name).touch()
+    removed, unlink = [], pathlib.Path.unlink
+    monkeypatch.setattr(pathlib.Path, "unlink", lambda path: (removed.append(path.suffix), unlink(path)))
+    pretraining._remove_checkpoints(tmp_path)
+    assert removed[:2] == [".index"] * 2 and not list(tmp_path.iterdir())

@@ -57,3 +57,24 @@ def test_a_folder_that_does_not_fit_is_named(golden_dir, tmp_path, model, name, 
         (folder / name).write_bytes(changed if isinstance(changed, bytes) else json.dumps(changed).encode())
     with user_error(str(folder), *parts):
         read_hugging_face(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", '{"model_type": []}'),
+        ("config.json", '{"model_type": "bert", "max_position_embeddings": "x"}'),
+        ("tokenizer_config.json", '{"do_lower_case": "x"}'),
+        ("tokenizer_config.json", '{"added_tokens_decoder": [1]}'),
+        ("tokenizer_config.json", '{"tokenizer_class": 3}'),
+        ("tokenizer.json", '{"model": 1}'),
+        ("tokenizer.json", '{"normalizer": "x"}'),
+        ("modules.json", '[{"path": 0, "type": "a.Transformer"}]'),
+        ("modules.json", '{"type": 1}'),
+    ],
+)
+def test_values_of_other_types_are_one_line(small_hugging_face_dir, tmp_path, name, content):
+    folder = shutil.copytree(small_hugging_face_dir, tmp_path / "bert")
+    (folder / name).write_text(content)
+    with user_error(f"{folder / name}: "):
+        read_hugging_face(folder)
