@@ -96,12 +96,18 @@ def verify(
 
 def _replayed(folder: str, glue_dir: str, nli_dir: str | None) -> list[tuple[str, float, float]]:
     """Replay whole runs and print their table; return their deviations."""
-    from bert_flow_tf.training.whole_runs import replay_runs, whole_runs_table
-
-    nli = pathlib.Path(nli_dir or glue_dir)
-    replays = replay_runs(pathlib.Path(folder), pathlib.Path(glue_dir), nli if (nli / "MNLI").is_dir() else None)
-    click.echo(f"{whole_runs_table(replays).to_text()}\n")
-    return [deviation for one in replays for deviation in one.deviations]
+    if not (_ROOT / _GOLDEN / "whole_runs.py").is_file():
+        raise UserError(f"{_ROOT}: found no {_GOLDEN}/whole_runs.py, expected a clone")
+    with tempfile.TemporaryDirectory() as temporary:
+        path = pathlib.Path(temporary, "deviations.json")
+        paths = [os.path.abspath(one) for one in (folder, glue_dir, nli_dir or glue_dir, path)]
+        command = [sys.executable, "-m", "tests.golden.whole_runs", *paths]
+        # The process itself prints its progress and mistakes.
+        done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.returncode)
+        click.echo(done.stdout)
+        return json.loads(path.read_text())
 
 
 def _verification(runs: Sequence[str], replayed: Sequence[tuple[str, float, float]]) -> "Verification":

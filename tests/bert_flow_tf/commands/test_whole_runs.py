@@ -11,12 +11,12 @@ import glow.optimizer
 from bert_flow_tf.commands import verify
 from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.training import whole_runs
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.tf1_checkpoint import tf1_variables
 from tests.bert_flow_tf import small_runs
-from tests.refusals import refused, succeeds
+from tests.golden import whole_runs
+from tests.refusals import refused, succeeds, user_error
 
 FLOW = {
     "sentence_embedding_type": "avg",
@@ -106,4 +106,5 @@ def test_verify_replays_what_it_has_data_for(runs, glue, tmp_path, monkeypatch):
     assert lines[0].startswith("distance from TF1's run") and not any("nli, here" in line for line in lines)
     assert ["whole", "run", "flow", "✓"] in [line.split()[:4] for line in lines]
     assert "--glue_dir: missing" in refused("verify", "--whole_runs", runs)
-    assert "expected the TF1 code's whole runs" in refused("verify", "--whole_runs", glue, "--glue_dir", glue)
+    with user_error("expected the TF1 code's whole runs"):
+        whole_runs.replay_runs(glue, glue, None)

@@ -1,5 +1,10 @@
 """Replay whole trainings of the TF1 code from recorded values.
 
+    python -m tests.golden.whole_runs DIR GLUE_DIR NLI_DIR DEVIATIONS.json
+
+prints how far the runs of DIR are from the TF1 code's, for `bert-flow verify --whole_runs`. Without MNLI in NLI_DIR,
+the runs with a classifier are left out.
+
 NAME.json holds a run's settings; NAME.npz what the TF1 code had and computed: `order` [steps, pairs], numbers of pairs
 in file order; `var/…`, the initial values of flow or classifier; `losses` and `flow_losses` [steps]; `test_cosines` of
 the STS Benchmark's test pairs; and, if BERT was trained, `final_norm`, the norms of its variables at the end, in the
@@ -8,7 +13,9 @@ unit in the last place: its distance from NAME.npz is what rounding alone makes 
 """
 
 import dataclasses
+import json
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +29,7 @@ from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder.source import EncoderSource, resolve_encoder
 from bert_flow_tf.encoder.stream import embed
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
 from bert_flow_tf.evaluation.protocols import spearman
 from bert_flow_tf.files.json_files import Positive, read_json
 from bert_flow_tf.files.reading import reading
@@ -221,3 +228,16 @@ def _layer_norm_decay(model: SiameseBertFlow, run: WholeRun, final_norms: np.nda
     rates = WarmupLinearDecay(run.learning_rate, run.steps, run.warmup)(tf.range(run.steps, dtype=tf.float32))
     change = np.mean(np.array(ours) / final_norms[places] - 1)
     return float(abs(change) / (DECAY_RATE * tf.reduce_sum(rates).numpy()))
+
+
+def main(folder: str, glue_dir: str, nli_dir: str, out: str) -> None:
+    nli = pathlib.Path(nli_dir)
+    replays = replay_runs(pathlib.Path(folder), pathlib.Path(glue_dir), nli if (nli / "MNLI").is_dir() else None)
+    print(whole_runs_table(replays).to_text())
+    pathlib.Path(out).write_text(json.dumps([deviation for one in replays for deviation in one.deviations]))
+
+
+if __name__ == "__main__":
+    quiet_libraries()
+    log_progress()
+    sys.exit(exit_status(main, *sys.argv[1:]))
