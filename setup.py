@@ -69,7 +69,6 @@ setup(
         "absl-py>=1.0",
         "click>=8.2",
         "tqdm>=4.42.1",
-        "matplotlib>=3.8",
         "platformdirs>=2.0",
         "tensorflow-serving-api>=2.20,<2.22",
         # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below 81.
@@ -88,7 +87,16 @@ setup(
         # For `export --format onnx`; onnxruntime checks what was written.
         "onnx": ["tf2onnx>=1.17", "onnxruntime"],
         "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
-        "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist", "import-linter", "mypy"],
+        "dev": [
+            "pytest",
+            "hypothesis",
+            "ruff",
+            "pytest-timeout",
+            "pytest-xdist",
+            "import-linter",
+            "mypy",
+            "matplotlib>=3.8",
+        ],
     },
     entry_points={"console_scripts": ["bert-flow = bert_flow_tf.cli:main"]},
 )

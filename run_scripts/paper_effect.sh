@@ -6,8 +6,8 @@ _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
   # Read the Python module's help text from its file, which needs no environment.
-  sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../bert_flow_tf/recipe/effect.py"
+  sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../benchmarks/paper_effect.py"
   exit 0
 fi
 source "${_here%/*}/setup_env.sh"
-exec "$VENV_PYTHON" -m bert_flow_tf.recipe.effect "$@"
+exec "$VENV_PYTHON" -m benchmarks.paper_effect "$@"

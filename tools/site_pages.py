@@ -15,8 +15,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
+from benchmarks import paper_effect
 from bert_flow_tf.cli import main
-from bert_flow_tf.recipe import effect, run
+from bert_flow_tf.recipe import run
 
 _ROOT = pathlib.Path(__file__).parents[1]
 # These files become pages with these names; files of docs/ keep their names.
@@ -67,7 +68,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
     if name == _COMMANDS_PAGE:
-        scripts = {"siamese_then_flow.sh": run, "paper_effect.sh": effect}
+        scripts = {"siamese_then_flow.sh": run, "paper_effect.sh": paper_effect}
         texts = (f"## {name}\n\n```text\n{module.__doc__}```\n" for name, module in scripts.items())
         markdown += "\n" + "\n".join([*_help(main), *texts])
     source = next((source for source, on_site in _PAGES.items() if on_site == name), f"docs/{name}")

@@ -24,12 +24,12 @@ def test_test_sh_fails_with_any_check_and_still_tests(ready, failing, check):
 
 @pytest.mark.parametrize(
     ("script", "module"),
-    [("siamese_then_flow.sh", "bert_flow_tf.recipe"), ("paper_effect.sh", "bert_flow_tf.recipe.effect")],
+    [("siamese_then_flow.sh", "bert_flow_tf.recipe"), ("paper_effect.sh", "benchmarks.paper_effect")],
 )
 def test_a_recipe_gets_the_arguments_and_gives_its_status(ready, failing, script, module):
     failing("nothing")
     assert ready.succeeds(script, "--overwrite")[1] == ["-m", module, "--overwrite"]
-    failing("recipe")
+    failing(module)
     assert ready.run(script).returncode == 1
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_flow_tf.recipe import effect, run
+from benchmarks import paper_effect as effect
+from bert_flow_tf.recipe import run
 from bert_flow_tf.sample_data import sample_glue_dir
 from tests.bert_flow_tf.small_runs import TINY_WORDS, small_flow_file
 from tests.refusals import refused_by, succeeds

@@ -120,12 +120,14 @@ def test_table_has_scores_times_100_and_marks_a_fall():
         assert lines[6] == ["total", "-", "-", "-", "12.5"] and len(lines) == 7 + notes
 
 
-@pytest.mark.parametrize(("module", "script"), [("recipe", "siamese_then_flow"), ("recipe.effect", "paper_effect")])
+@pytest.mark.parametrize(
+    ("module", "script"), [("bert_flow_tf.recipe", "siamese_then_flow"), ("benchmarks.paper_effect", "paper_effect")]
+)
 def test_help_needs_no_tensorflow_and_is_that_of_the_script(module, script, tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise AssertionError")
     root = pathlib.Path(__file__).parents[3]
     environ = os.environ | {"PYTHONPATH": f"{tmp_path}:{root}"}
     script = root / "run_scripts" / f"{script}.sh"
-    commands = ([sys.executable, "-m", f"bert_flow_tf.{module}", "-h"], ["bash", script, "--help"])
+    commands = ([sys.executable, "-m", module, "-h"], ["bash", script, "--help"])
     ours, its = (subprocess.run(one, env=environ, capture_output=True, text=True, check=True) for one in commands)
     assert ours.stdout == its.stdout != ""

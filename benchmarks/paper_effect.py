@@ -1,6 +1,6 @@
 """Show the paper's effect: masked language modelling (MLM) makes a cone.
 
-usage: python -m bert_flow_tf.recipe.effect [--help] [--overwrite]
+usage: python -m benchmarks.paper_effect [--help] [--overwrite]
 
   --overwrite   delete the results of an earlier run, and run every stage again
 
