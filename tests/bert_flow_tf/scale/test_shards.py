@@ -177,7 +177,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch):
 
 def test_patterns_name_files_in_order(tmp_path):
     for name in ("b.txt", "a.txt", "[x].txt", "c.tsv"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("w1\n")
     (tmp_path / "folder.txt").mkdir()
     found = input_files([tmp_path / "c.tsv", f"{tmp_path}/?.txt", f"{tmp_path}/[x].txt"])
     assert [file.path for file in found] == [str(tmp_path / name) for name in ("c.tsv", "a.txt", "b.txt", "[x].txt")]
