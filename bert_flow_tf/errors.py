@@ -35,6 +35,11 @@ CLOSED_STREAMS: set[str] = set()
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def one_line(text: str) -> str:
+    """Escape control characters, which a file's name may hold."""
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 class UserError(Exception):
     """A user's mistake as one line, with control characters escaped.
 
@@ -42,7 +47,7 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(_CONTROLS.sub(lambda match: ascii(match[0])[1:-1], message))
+        super().__init__(one_line(message))
 
 
 class ArgumentError(UserError):

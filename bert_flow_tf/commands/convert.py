@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bert_flow_tf.commands.options import WHOLE, check_one_of, length_option
-from bert_flow_tf.commands.outputs import locked_folder
+from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT, TF_HUB_FOLDER
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
@@ -86,7 +86,7 @@ def convert(
         else:
             from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder as write
         write(path, bert, overwrite=overwrite)
-    click.echo(f"written: {path}")
+    say(f"written: {path}")
 
 
 def _encoder(

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import locked_file
+from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
@@ -84,7 +84,7 @@ def duplicates(
             cosine = 1.0 if copies[rows[i]] else nearest[rows[i]]
             writer.writerow([number[groups[rows[i]]], f"{cosine:.4f}", *kept[i], sentences[i]])
     equal = len(sentences) - len(different)
-    click.echo(f"groups written: {out} ({len(number):,} groups of {len(order):,} rows, {equal:,} rows repeat another)")
+    say(f"groups written: {out} ({len(number):,} groups of {len(order):,} rows, {equal:,} rows repeat another)")
 
 
 def similar_groups(u: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import lock_output, locked_file
+from bert_flow_tf.commands.outputs import lock_output, locked_file, say
 from bert_flow_tf.errors import UserError, check_open, command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
@@ -76,7 +76,7 @@ def encode(
             empty += sum(not sentence.strip() for sentence in part)
     if empty:
         click.echo(f"empty sentences, embedded like the others: {empty:,}", err=True)
-    click.echo(f"embeddings written: {out} ({n} of width {width})", err=out == STDOUT)
+    say(f"embeddings written: {out} ({n} of width {width})", err=out == STDOUT)
 
 
 @click.command(
@@ -123,7 +123,7 @@ def encode_folder(
             click.echo(f"error: {command_line_message(problem)}", err=True)
         raise
     rows, parts = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.new_parts} of them new"
-    click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {parts})")
+    say(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {parts})")
 
 
 @click.command(epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."')

@@ -4,7 +4,7 @@ import click
 from absl import logging
 
 from bert_flow_tf.commands.options import HELP_OF_MODEL, check_model, setting_options
-from bert_flow_tf.commands.outputs import lock_output
+from bert_flow_tf.commands.outputs import lock_output, say
 from bert_flow_tf.runs.settings import DTYPES
 from bert_flow_tf.serving.formats import SAVEDMODEL, ExportSettings, export_path
 
@@ -33,4 +33,4 @@ def export(model: str, out: str, settings: ExportSettings, overwrite: bool) -> N
         checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
         checked += f", smallest cosine {exported.min_cosine:.4f}" if settings.dtype != DTYPES[0] else ""
     where = f"SavedModel written: {out}/{exported.path.name}"
-    click.echo(f"{where if settings.format == SAVEDMODEL else f'{settings.format} written: {out}'} ({checked})")
+    say(f"{where if settings.format == SAVEDMODEL else f'{settings.format} written: {out}'} ({checked})")

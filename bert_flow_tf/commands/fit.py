@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import locked_folder
+from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.embedding_files import open_array
 from bert_flow_tf.model.saved_model import SAVED_MODEL
@@ -88,7 +88,7 @@ def fit(
     learned.save(path, overwrite=overwrite)
     found = record.training.settings
     training = f"{found['steps']} steps" if "steps" in found else settings.method
-    click.echo(f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, {training})")
+    say(f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, {training})")
 
 
 def _fit_model(

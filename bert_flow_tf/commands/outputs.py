@@ -6,9 +6,14 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, one_line
 from bert_flow_tf.files.atomic import FolderKind, locked, output_file, output_folder
 from bert_flow_tf.files.json_files import write_json
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line that holds names of files."""
+    click.echo(one_line(text), err=err)
 
 
 def lock_output(path: str | os.PathLike, flag: str) -> None:
@@ -34,4 +39,4 @@ def locked_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool,
 def write_results(path: pathlib.Path, record: Any) -> None:
     """Write a record as JSON and print its path."""
     write_json(path, record)
-    click.echo(f"results written: {path}")
+    say(f"results written: {path}")

@@ -3,7 +3,7 @@
 import click
 
 from bert_flow_tf.commands.options import ModelOptions, model_options, setting_options
-from bert_flow_tf.commands.outputs import locked_folder
+from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError, check_installed
 from bert_flow_tf.files.sentence_files import read_sentences
@@ -40,4 +40,4 @@ def pretrain(
 
     encoder = resolve_encoder(bert_hub=model.bert_hub, preprocess_hub=model.preprocess_hub)
     results = pretrain(sentences, encoder, out, settings, overwrite=overwrite)
-    click.echo(f"encoder folder written: {out} ({results.steps} steps)")
+    say(f"encoder folder written: {out} ({results.steps} steps)")

@@ -85,6 +85,10 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     try:
         if lock.lock_counter == 1:
             _clean_up(path)
+            for old in path.glob(".*.lock") if path.is_dir() else ():
+                # A killed process may have left it; a lock that somebody holds is not acquired.
+                with contextlib.suppress(Timeout, OSError), FileLock(old, timeout=0):
+                    old.unlink()
         yield
     finally:
         if lock.lock_counter == 1:

@@ -193,3 +193,9 @@ def test_processes_that_lock_below_a_missing_folder_all_succeed(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path / "missing" / "deep" / "x.json")]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(5)]
     assert [process.communicate()[1] for process in running] == [""] * 5
+
+
+def test_locks_in_a_folder_that_nobody_holds_are_removed(tmp_path):
+    (tmp_path / ".left.json.lock").touch()
+    with locked(tmp_path / "held.json"), locked(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == [".held.json.lock"]
