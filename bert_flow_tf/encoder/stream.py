@@ -145,7 +145,8 @@ class SentenceBatcher:
         with CutTexts(self._max_seq_length) as cuts:
             if self._of_texts and isinstance(sentences, list) and not (batch_size or show_progress_bar):
                 texts, count = sentence_list(sentences), len(sentences)
-                if texts and count * max(map(len, texts)) <= _ONE_BATCH:
+                # An empty text has two word pieces, too.
+                if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:
                     function = self._of_texts[count > _FEW_TEXTS]
                     values, cut = function(tf.constant([text.encode() for text in texts], tf.string))
                     cuts.cut, cuts.texts = int(cut), count

@@ -249,6 +249,14 @@ def test_texts_that_are_cut_are_counted(tiny_encoder_dir, caplog):
     assert not caplog.text
 
 
+def test_many_empty_texts_are_not_one_batch(tiny_encoder_dir, monkeypatch):
+    model = plain(tiny_encoder_dir)
+    expected = model.encode([""])
+    monkeypatch.setattr(model._embedding_batcher, "_of_texts", [None, None])
+    found = model.encode([""] * 3000)
+    np.testing.assert_allclose(found, np.repeat(expected, 3000, axis=0), rtol=1e-5, atol=1e-5)
+
+
 def test_density_inverse_and_samples_are_the_flows(loaded, tiny_encoder_dir):
     u = plain(tiny_encoder_dir, pooling="avg-last-2").encode(SENTENCES)
     expected = loaded.flow.log_prob(u).numpy()

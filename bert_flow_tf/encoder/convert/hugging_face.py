@@ -25,6 +25,7 @@ from bert_flow_tf.encoder.convert.folders import (
     TOKENIZER_FILE,
     VOCAB_FILE,
     WEIGHTS_FILE,
+    ModelSettings,
     read_encoder_record,
     read_settings,
 )
@@ -95,9 +96,7 @@ FAMILIES = {"bert": Family("bert."), "distilbert": Family("distilbert.", _DISTIL
 
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
-    with reading(path, "a model's configuration"):
-        path.stat()
-    kind = read_settings(path).model_type
+    kind = read_json(path, ModelSettings, expected="a model's configuration", versioned=False).model_type
     if kind not in FAMILIES:
         raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}; {INSTEAD}")
     return read_bert_config(path, FAMILIES[kind].keys), FAMILIES[kind]
