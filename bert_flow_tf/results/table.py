@@ -1,4 +1,4 @@
-"""Tables of results, for the console and for a report's page."""
+"""Tables of results, for the console."""
 
 import dataclasses
 import re
