@@ -78,9 +78,11 @@ class ConvStack(tf.Module):
 
     def activate(self, h1: tf.Tensor, second: list[tf.Tensor]) -> tf.Tensor:
         """Return h from h1 and the second layer's outputs, [..., width]."""
-        # For few rows, NumPy's call costs a tenth of TensorFlow's.
-        relu = np.maximum(second[0], 0) if isinstance(second[0], np.ndarray) else tf.nn.relu(second[0])
-        h = tf.tanh(second[0]) * tf.sigmoid(second[1]) if self._gated else relu
+        if self._gated:
+            h = tf.tanh(second[0]) * tf.sigmoid(second[1])
+        else:
+            # For few rows, NumPy's call costs a tenth of TensorFlow's.
+            h = np.maximum(second[0], 0) if isinstance(second[0], np.ndarray) else tf.nn.relu(second[0])
         return h1 + h if self._residual else h
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> None:
