@@ -221,8 +221,8 @@ class BertFlow(Embedder):
         sentences = [sentences] if isinstance(sentences, str) else sentences
         if prompt:
             sentences = [prompt + sentence for sentence in sentence_list(sentences)]
-        batcher = self._current_batcher()
-        found = batcher.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)[:, :truncate_dim]
+        options: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        found = self._embedding_batcher.encode(sentences, **options)[:, :truncate_dim]
         if normalize_embeddings or self.normalizes:
             found = tf.nn.l2_normalize(found, axis=-1).numpy()
         found = quantized(found, precision)

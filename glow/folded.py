@@ -42,11 +42,8 @@ class FoldedFlow:
     """
 
     def __init__(self, variables: Sequence[tf.Variable], walk: Walk, event_size: int, activate: Activate) -> None:
+        self._variables = variables
         self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in variables])
-        # Read all variables in one call, because a hundred reads take milliseconds.
-        self._values = tf.function(
-            lambda: tf.concat([tf.reshape(variable, [-1]) for variable in variables], axis=0), autograph=False
-        )
         mean, matrix, shift, steps = _fold(walk, event_size)
         self._order = np.abs(matrix).argmax(axis=0)
         self._mean, self._scale, self._shift, self._steps = tf.nest.map_structure(
@@ -70,8 +67,10 @@ class FoldedFlow:
             x = x + np.asarray(self._activate(h1, [h1 @ kernel + bias for kernel, bias in second])) @ last
         return x
 
-    def is_current(self) -> bool:
-        return np.array_equal(self._values().numpy(), self._folded_values, equal_nan=True)
+    def is_current(self) -> tf.Tensor:
+        """Return a bool []: True if the variables have not changed."""
+        values = tf.concat([tf.reshape(variable, [-1]) for variable in self._variables], axis=0)
+        return tf.reduce_all(values == self._folded_values)
 
 
 def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:

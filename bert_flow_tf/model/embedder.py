@@ -93,13 +93,6 @@ class Embedder:
         self._log_prob_batcher = batcher(
             lambda tokens: self.require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
         )
-        # Set this last, because another thread may check it and then use the batchers.
-        self._folded = folded
-
-    def _current_batcher(self) -> SentenceBatcher:
-        if self._folded is not None and not self._folded.is_current():
-            self._make_batchers()
-        return self._embedding_batcher
 
     @property
     def max_seq_length(self) -> int:
@@ -160,8 +153,11 @@ class Embedder:
         self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None, few: bool = False
     ) -> tf.Tensor:
         """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
-        u = self.cast_encoder.embed(tokens, few=few)
-        z = u if self.flow is None else (folded or self.flow.forward)(u)
+        u, flow = self.cast_encoder.embed(tokens, few=few), self.flow
+        if flow is None:
+            return reduce_dimension(u, self.low_dim)
+        # A user may assign the flow's variables after they were folded.
+        z = tf.cond(folded.is_current(), lambda: folded(u), lambda: flow.forward(u)) if folded else flow.forward(u)
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
@@ -192,7 +188,7 @@ class Embedder:
         `UserError` as `encode` does.
         """
         normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
-        run, prompt = self._current_batcher().encode_blocks, self._prompt()
+        run, prompt = self._embedding_batcher.encode_blocks, self._prompt()
         if prompt:
             sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
         for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
