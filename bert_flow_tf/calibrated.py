@@ -5,7 +5,7 @@ import functools
 import importlib
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.evaluation.thresholds import threshold
-from bert_flow_tf.evaluation.witness import Compared, Encode
+from bert_flow_tf.evaluation.witness import Compared
 from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
@@ -175,7 +175,7 @@ def calibrate(
     flow_model_config = os.fspath(flow_model_config)
     settings: FitSettings = chosen(FitSettings, locals())
     options: Any = {"show_progress_bar": show_progress_bar}
-    fitted = fitting.fit_sentences(lambda texts: _encode(encoder, texts), sentences, settings, pairs, **options)
+    fitted = fitting.fit_sentences(functools.partial(_encode, encoder), sentences, settings, pairs, **options)
     return Calibrated(encoder, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
 
 
@@ -200,7 +200,7 @@ def compare(
     The errors are those of `BertFlow.fit`.
     """
     options: Any = {"show_progress_bar": show_progress_bar}
-    encode: Encode = functools.partial(_encode, encoder)
+    encode: Callable[..., np.ndarray] = functools.partial(_encode, encoder)
     if isinstance(encoder, Embedder):
         encode, options["reduce"] = encoder.encode_pooled, encoder.reduce
     return fitting.compare(encode, sentences, methods, settings or FitSettings(), pairs, **options)
@@ -224,7 +224,9 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
     return Calibrated(encoder, calibration, record.flow, record.flow.verdict, normalize=record.normalize)
 
 
-def _encode(encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None) -> np.ndarray:
+def _encode(
+    encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None, label: str = ""
+) -> np.ndarray:
     texts = fitting.sentence_list(sentences)
     # A `SentenceTransformer` is callable too, on tensors.
     call: Any = getattr(encoder, "encode", encoder)

@@ -69,7 +69,8 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             # Otherwise click prints "Aborted!".
-            click.echo("interrupted", err=True)
+            resumes = ctx.invoked_subcommand in ("encode-folder", "launch", "pretrain", "reproduce")
+            click.echo(f"interrupted{'; run the same command to resume' if resumes else ''}", err=True)
             sys.exit(130)
         except click.UsageError as error:
             # If a sub-command is missing, click's message is the help text.

@@ -24,6 +24,7 @@ _PROGRESS_MODULES = (
     "compare",
     "evaluate",
     "export",
+    "shards",
     "stream",
     "verify",
     "whole_runs",

@@ -174,8 +174,12 @@ class SentenceBatcher:
         batch_size: int | None = None,
         occurrences: np.ndarray | None = None,
         show_progress_bar: bool | None = False,
+        label: str = "encode",
     ) -> np.ndarray:
-        """Return float32 [n, *shape] of word pieces, int32 [n, (t)]."""
+        """Return float32 [n, *shape] of word pieces, int32 [n, (t)].
+
+        `label` names the progress bar.
+        """
         if batch_size is not None and not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
             raise ArgumentError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
 
@@ -188,17 +192,17 @@ class SentenceBatcher:
         lengths = pieces.row_lengths().numpy() + 2
         lengths = np.clip(lengths, self._max_seq_length if self._pad_to_max else 0, self._max_seq_length)
         values = np.empty((len(lengths), *self._shape), np.float32)
-        with _progress(len(lengths), show_progress_bar) as progress:
+        with _progress(len(lengths), show_progress_bar, label) as progress:
             for batch, computed in map_concurrently(compute, length_batches(lengths, batch_size)):
                 values[batch] = computed
                 progress.update(len(batch))
         return values
 
 
-def _progress(total: int | None, is_shown: bool | None) -> tqdm:
-    bar = tqdm(total=total, desc="encode", unit="sentence", disable=None if is_shown is None else not is_shown)
+def _progress(total: int | None, is_shown: bool | None, label: str = "encode") -> tqdm:
+    bar = tqdm(total=total, desc=label, unit="sentence", disable=None if is_shown is None else not is_shown)
     if bar.disable and is_shown is None:
-        logging.info("encoding %s sentences", "the" if total is None else f"{total:,}")
+        logging.info("%s: encoding %s sentences", label, "the" if total is None else f"{total:,}")
     return bar
 
 
@@ -208,11 +212,12 @@ def embed(
     pieces: tf.RaggedTensor,
     max_seq_length: int,
     pad_to_max: bool = False,
+    label: str = "encode",
 ) -> np.ndarray:
     """Return embeddings, float32 [n, D], of word pieces, int32 [n, (t)]."""
     unique, rows = distinct(pieces)
     batcher = SentenceBatcher(encoder.traced_embed, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
-    return batcher.encode_pieces(unique, show_progress_bar=None)[rows]
+    return batcher.encode_pieces(unique, show_progress_bar=None, label=label)[rows]
 
 
 def dropout_batcher(

@@ -195,13 +195,18 @@ class Embedder:
             found = tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalizes else embeddings
             yield [one[len(prompt) :] for one in part], found
 
-    def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
-        """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
+    def encode_pooled(
+        self, sentences: Sequence[str], dropout_seed: int | None = None, label: str = "encode"
+    ) -> np.ndarray:
+        """Return embeddings before the flow, float32 [n, D].
+
+        `dropout_seed` adds dropout; `label` names the progress bar.
+        """
         texts = [self._prompt() + sentence for sentence in sentences]
         with stream.CutTexts(self.max_seq_length) as cuts:
             pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length, cuts)
         if dropout_seed is None:
-            return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length)
+            return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length, label=label)
         batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
         return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
+from absl import logging
 from tqdm import tqdm
 
 from bert_flow_tf.errors import ArgumentError, UserError
@@ -257,9 +258,11 @@ class Job:
         manifest = Manifest(model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings)
         problems: list[UserError] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
-        with locked(self.out), tqdm(desc="encode", unit=" sentences", disable=hidden) as progress:
+        total = _rows_if_known(self.files)
+        logging.info("encoding %d files, %s rows", len(self.files), "all" if total is None else f"{total:,}")
+        with locked(self.out), tqdm(total=total, desc="encode", unit=" sentences", disable=hidden) as progress:
             write_json(self.out / MANIFEST, manifest)
-            for part, rows in engine.embed(self._missing(manifest, problems)):
+            for part, rows in engine.embed(self._missing(manifest, problems, progress)):
                 manifest.parts[part] = rows
                 self.new_parts += 1
                 progress.update(rows)
@@ -273,7 +276,7 @@ class Job:
             write_json(self.out / MANIFEST, manifest)
         return manifest
 
-    def _missing(self, manifest: Manifest, problems: list[UserError]) -> Iterator[Shard]:
+    def _missing(self, manifest: Manifest, problems: list[UserError], progress: tqdm) -> Iterator[Shard]:
         """Yield shards that need a part; append unreadable files to `problems`."""
         basis = msgspec.json.encode([manifest.model, self.settings])
         for number, file in enumerate(self.files):
@@ -289,12 +292,25 @@ class Job:
                     digest = hashlib.sha256(basis + rows.encode()).hexdigest()
                     if (found := _digest_of(self.out / name)) == digest:
                         manifest.parts[name] = len(sentences)
+                        progress.update(len(sentences))
                         continue
                     if found is not None:
                         self._check_same("input", "other rows", name)
                     yield Shard(name, sentences, kept, digest)
             except UserError as error:
                 problems.append(error)
+
+
+def _rows_if_known(files: Sequence[InputFile]) -> int | None:
+    """Return the rows of all files if they are Parquet; else None."""
+    import pyarrow.parquet
+
+    if any(file.file_format != "parquet" or not os.path.isfile(file.path) for file in files):
+        return None
+    try:
+        return sum(pyarrow.parquet.read_metadata(file.path).num_rows for file in files)
+    except (OSError, pyarrow.ArrowException):
+        return None
 
 
 def _digest_of(path: pathlib.Path) -> str | None:

@@ -20,7 +20,6 @@ from bert_flow_tf.evaluation.witness import (
     AS_IT_IS,
     COMPARE,
     Compared,
-    Encode,
     Judgement,
     Map,
     Witness,
@@ -111,7 +110,7 @@ class Fitted:
 
 
 def fit_sentences(
-    encode: Encode,
+    encode: Callable[..., np.ndarray],
     sentences: Iterable[str],
     settings: FitSettings,
     pairs: Pairs | None = None,
@@ -122,7 +121,7 @@ def fit_sentences(
     """Learn a calibration of an encoder from sentences.
 
     Args:
-      encode: function from a list of sentences to embeddings [n, D].
+      encode: function from a list of sentences, and the progress bar's `label`, to embeddings [n, D].
       reduce: function that follows the calibration, from [n, D].
 
     Raises:
@@ -135,12 +134,12 @@ def fit_sentences(
         raise UserError(f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of one step")
     _check_different(len(set(texts)), len(texts), settings.method)
     texts, held_out = hold_out(texts, settings)
-    u = encode(texts)
+    u = encode(texts, label="sentences")
     return fitted(encode, u, len(u), settings, pairs, held_out, reduce, show_progress_bar=show_progress_bar)
 
 
 def compare(
-    encode: Encode,
+    encode: Callable[..., np.ndarray],
     sentences: Iterable[str],
     methods: Sequence[str],
     settings: FitSettings,
@@ -154,12 +153,14 @@ def compare(
     The arguments are those of `fit_sentences`; of each list of sentences, `encode` is called once. The first row is the
     encoder without a calibration.
     """
-    cached = functools.cache(lambda texts: encode(list(texts)))
+    cached = functools.cache(lambda texts, label: encode(list(texts), label=label))
     texts, histories = sentence_list(sentences), dict[str, History]()
     for method in methods:
         one = dataclasses.replace(settings, method=method)
         options: Any = {"reduce": reduce, "show_progress_bar": show_progress_bar}
-        histories[method] = fit_sentences(lambda some: cached(tuple(some)), texts, one, pairs, **options).history
+        histories[method] = fit_sentences(
+            lambda some, label: cached(tuple(some), label), texts, one, pairs, **options
+        ).history
     # Not every method has a witness.
     first = max(histories.values(), key=lambda one: one.witness is not None)
     return [compared("none", first, 0), *(compared(method, one, 1) for method, one in histories.items())]
@@ -196,11 +197,11 @@ def fit_array(embeddings: np.ndarray, settings: FitSettings) -> Fitted:
     """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
     _check_different(len(np.unique(embeddings, axis=0)), len(embeddings), settings.method)
     rows, held_out = hold_out(list(range(len(embeddings))), settings)
-    return fitted(embeddings.__getitem__, embeddings[rows], len(rows), settings, held_out=held_out)
+    return fitted(lambda rows, label: embeddings[rows], embeddings[rows], len(rows), settings, held_out=held_out)
 
 
 def fitted(
-    encode: Callable[[Any], np.ndarray],
+    encode: Callable[..., np.ndarray],
     embeddings: np.ndarray | Callable[[np.random.Generator], Iterable[np.ndarray]],
     rows: int,
     settings: FitSettings,
@@ -218,17 +219,18 @@ def fitted(
       held_out: sentences, or numbers of rows, that are not among `embeddings`.
       reduce: function that follows the calibration, from [n, D].
     """
-    dev = encode(held_out) if held_out else None
+    encode_held_out, encode_pairs = (functools.partial(encode, label=label) for label in ("held out", "pairs"))
+    dev = encode_held_out(held_out) if held_out else None
     calibration, config, losses, learned = learn(settings, embeddings, rows, dev, show_progress_bar)
 
     def calibrate(u: np.ndarray) -> np.ndarray:
         return np.asarray(reduce(calibration.forward(u)))
 
-    judged = None if pairs is None else judge(encode, calibrate, *pairs)
+    judged = None if pairs is None else judge(encode_pairs, calibrate, *pairs)
     is_text = bool(held_out) and isinstance(held_out[0], str)
     # The study of docs/witness.md found no rule for sn, and did not try natsv.
     speaks = is_text and not settings.method.startswith(("sn", "natsv"))
-    witnessed = witness(encode, calibrate, held_out, settings.seed) if speaks else None
+    witnessed = witness(encode_held_out, calibrate, held_out, settings.seed) if speaks else None
     sides = None if dev is None else (dev, np.asarray(calibration.forward(dev)))
     change = None if sides is None else Change(*map(measure_isotropy, sides))
     cuts = None

@@ -1,4 +1,6 @@
-"""Held-out sentences of a fit."""
+"""Held-out sentences and progress bars of a fit."""
+
+import numpy as np
 
 from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.training import fitting
@@ -25,3 +27,15 @@ def test_nothing_is_held_out_where_that_says_little():
     # It is not asked for; it would leave less than a step; it would be too few.
     for sentences, fraction, batch_size in ((SENTENCES, 0, 64), (SENTENCES, 0.9, 64), (SENTENCES[:49], 0.05, 8)):
         assert hold_out(sentences, fraction, batch_size) == (sentences, [])
+
+
+def test_each_progress_bar_says_what_is_encoded():
+    labels = []
+
+    def encode(texts, label):
+        labels.append(label)
+        return np.random.default_rng(len(texts)).normal(size=[len(texts), 8])
+
+    a, b = SENTENCES[:20], SENTENCES[20:40]
+    fitting.fit_sentences(encode, SENTENCES, FitSettings(method="whitening"), (a, b, list(range(20))))
+    assert labels == ["sentences", "held out", "pairs", "pairs", "held out", "held out"]
