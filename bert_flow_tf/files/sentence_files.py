@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import itertools
+import json
 import logging
 import os
 import pathlib
@@ -89,9 +90,16 @@ def joined(tables: Sequence["pyarrow.Table"]) -> "pyarrow.Table":
 
 def input_format(path: AnyPath) -> str:
     """Return the format of a file by its ending, perhaps compressed."""
+    return format_of_ending(_uncompressed(path), INPUT_FORMATS, "input_format")
+
+
+def has_known_ending(path: AnyPath) -> bool:
+    return _uncompressed(path).suffix.lower() in INPUT_FORMATS
+
+
+def _uncompressed(path: AnyPath) -> pathlib.Path:
     path = pathlib.Path(path)
-    inner = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
-    return format_of_ending(inner, INPUT_FORMATS, "input_format")
+    return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
 
 
 def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str:
@@ -138,9 +146,8 @@ def _tables(
     name, wanted = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])]
     rows_before = 0
     with reading(name, f"sentences in {file_format}"), io.BufferedReader(_open(path), _BLOCK) as stream:
-        if file_format != "parquet" and stream.peek()[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            utf8 = pyarrow.transcoding_input_stream(pyarrow.PythonFile(stream, "r"), "utf-16", "utf-8")
-            stream = io.BufferedReader(utf8, _BLOCK)
+        if file_format != "parquet":
+            stream = _utf8(stream)
         for arrays in _arrays(stream, name, file_format, columns, wanted, no_header):
             table = pyarrow.table(arrays, wanted)
             # Parquet may hold bytes that are not UTF-8.
@@ -167,6 +174,22 @@ def _open(path: AnyPath) -> Any:
     return fsspec.open(str(path) if is_remote(path) else os.path.abspath(path), compression="infer").open()
 
 
+def _utf8(stream: io.BufferedReader) -> io.BufferedReader:
+    """Return a stream in UTF-8, also of UTF-16 with a mark."""
+    import pyarrow
+
+    start = stream.peek()[:4]
+    has_mark = start[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if start == b"\xff\xfe\0\0" or (b"\0" in start and not has_mark):
+        raise ValueError(
+            "found NUL bytes, as in UTF-32, or UTF-16 without a mark, expected UTF-8, or UTF-16 with a mark"
+        )
+    if not has_mark:
+        return stream
+    utf8 = pyarrow.transcoding_input_stream(pyarrow.PythonFile(stream, "r"), "utf-16", "utf-8")
+    return io.BufferedReader(utf8, _BLOCK)
+
+
 def _first_row(stream: io.BufferedReader, file_format: str) -> tuple[list[str], str]:
     """Return the fields and the delimiter of the first row."""
     text = stream.peek().decode("utf-8-sig", "replace")
@@ -186,7 +209,10 @@ def _lines(stream: io.BufferedReader, path: str) -> Iterator[str]:
     """Yield a UTF-8 file's lines; raise `UserError` with the line's number."""
     for number, line in enumerate(stream, start=1):
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            if number == 1 and "\r" in text:
+                logging.warning("%s: line 1 holds carriage returns, which end no line here", path)
+            yield text
         except UnicodeDecodeError as error:
             found = f"found the bytes {line[error.start : error.start + 4]!r}, which are not utf-8"
             raise UserError(f"{path}, line {number}: {found}, expected UTF-8, or UTF-16 with a mark") from error
@@ -200,8 +226,16 @@ def _json_rows(
     for number, line in enumerate(_lines(stream, path), start=1):
         if line.strip():
             with reading(f"{path}, line {number}", "a JSON object"):
-                found = decoder.decode(line)
-                row = [msgspec.json.decode(found[name]) if name in found else None for name in wanted]
+                try:
+                    found: dict[str, Any] = decoder.decode(line)
+                    row = [msgspec.json.decode(found[name]) if name in found else None for name in wanted]
+                except msgspec.DecodeError:
+                    # Python's json writes NaN and lone surrogates, which are not JSON.
+                    found = msgspec.convert(json.loads(line, strict=False), dict)
+                    row = [found.get(name) for name in wanted]
+                    "".join(text for text in row if isinstance(text, str)).encode()
+            if any(name not in found for name in columns):
+                _names(f"{path}, line {number}", [*found], columns)
             for name, value in zip(wanted, row, strict=True):
                 if name in columns and not isinstance(value, str | None):
                     raise UserError(f"{path}, line {number}: {name}: found {value!r:.40}, expected a string")
@@ -249,6 +283,8 @@ def _arrays(
         first = file.schema_arrow.names
     elif file_format in ("tsv", "csv"):
         first, delimiter = _first_row(stream, file_format)
+        if file_format == "csv" and b'\\"' in stream.peek():
+            logging.warning('%s: found \\", but CSV doubles the quotes in a field', path)
         known = [one for one in first if one.strip().lower() in _HEADER_NAMES]
         if numbers and known and not no_header:
             logging.warning("%s: the first row, with %s, is taken as column names; --no_header if not", path, known[0])
@@ -258,10 +294,13 @@ def _arrays(
     if first and not no_header:
         names = _names(path, first, wanted)
     if file_format in ("text", "tsv"):
+        positions, is_quoted = [int(column) - 1 if no_header else first.index(column) for column in names], False
         rows = (line.split("\t" if file_format == "tsv" else "\n") for line in _lines(stream, path))
+        if max(positions):
+            # As in CSV, an empty line is no row; where a row is one text, it is an empty one.
+            rows = (row for row in rows if row != [""])
         if file_format == "tsv" and not no_header:
             next(rows, None)
-        positions, is_quoted = [int(column) - 1 if no_header else first.index(column) for column in names], False
         while chunk := list(itertools.islice(rows, BLOCK_ROWS)):
             if (
                 file_format == "tsv"
@@ -272,8 +311,8 @@ def _arrays(
                 logging.warning(
                     "%s: %.40s looks quoted, but TSV has no quotes: --input_format csv reads it", path, quoted
                 )
-            if short := [row for row in chunk if len(row) <= max(positions)]:
-                raise ValueError(f"found the line {short[0]}, expected {max(positions) + 1} or more fields")
+            if short := ["\t".join(row) for row in chunk if len(row) <= max(positions)]:
+                raise ValueError(f"found the line {short[0]!r:.60}, expected {max(positions) + 1} or more fields")
             yield [pyarrow.array([row[position] for row in chunk], pyarrow.string()) for position in positions]
         return
     if file_format == "jsonl":
@@ -293,9 +332,11 @@ def _arrays(
             pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
         )
     for batch in batches:
-        # Parquet may store texts as categories or views.
+        # Parquet may store texts as categories, views or bytes.
         arrays = ((one, str(one.type)) for one in (batch.column(column) for column in names))
         yield [
-            one.cast(pyarrow.string()) if re.match("dictionary<values=.*string|string_view", kind) else one
+            one.cast(pyarrow.string())
+            if re.match("dictionary<values=.*string|string_view|(large_)?binary", kind)
+            else one
             for one, kind in arrays
         ]

@@ -21,7 +21,7 @@ from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folde
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, read_json, write_json
 from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
-from bert_flow_tf.files.sentence_files import input_format, read_tables
+from bert_flow_tf.files.sentence_files import has_known_ending, input_format, read_tables
 from bert_flow_tf.runs.settings import ShardSettings
 
 if TYPE_CHECKING:
@@ -134,6 +134,10 @@ def input_files(
         name = os.fspath(given)
         if os.path.isdir(name):
             found = _data_files(os.path.join(name, one) for one in os.listdir(name))
+            others = [] if file_format else [path for path in found if not has_known_ending(path)]
+            if others and len(others) < len(found):
+                logging.warning("%s: %s and other files without a known ending are no input", name, others[0])
+                found = [path for path in found if path not in others]
         elif os.path.lexists(name) or not glob.has_magic(name):
             found = [name] if is_remote(name) or os.path.exists(name) else []
         elif is_remote(name):

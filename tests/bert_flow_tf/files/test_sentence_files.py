@@ -98,12 +98,15 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
         ("s.txt", b"good\nb\xffd\n", None, ["s.txt, line 2: found the bytes b'\\xffd\\n', which are not utf-8"]),
         ("s.txt", b"good\n", ["other"], ["columns sentence, not other"]),
         ("s.tsv", b"a\tsentenc\n1\t2\n", None, ["found the columns a, sentenc; ", "did you mean sentenc?"]),
-        ("s.tsv", b"a\tsentence\n1\n", None, ["['1']", "2"]),
+        ("s.txt", "two\nlines\n".encode("utf-16-le"), None, ["NUL", "UTF-8, or UTF-16 with a mark"]),
+        ("s.txt", "two\nlines\n".encode("utf-32"), None, ["NUL", "UTF-8, or UTF-16 with a mark"]),
+        ("s.tsv", b"a\tsentence\n1\n", None, ["'1'", "2"]),
         ("s.csv", b"", None, []),
         ("s.csv", b"id,text\n1,2\n", None, ["found the columns id, text; choose one with --column text"]),
         ("s.csv", b"a,b\n1,2\n", ["3"], ["found 2 columns, not 3"]),
         ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, ["Row #3", "Hello, world,3"]),
-        ("s.jsonl", b'{"sentence": "a"}\n{"text": "x"}\n', None, ["row 2", "sentence"]),
+        ("s.jsonl", b'{"sentence": "a"}\n{"text": "x"}\n', None, ["line 2: found the columns text; choose one"]),
+        ("s.jsonl", b'{"sentence": "a\\ud800"}\n', None, ["line 1: cannot be read", "surrogates"]),
         ("s.jsonl", b'{"sentence": 3}\n', None, ["line 1: sentence: found 3, expected a string"]),
         ("s.jsonl", b'[{"sentence": "a"}]', None, ["line 1: cannot be read as a JSON object"]),
         ("s.parquet", b"no parquet", None, ["cannot be read"]),
@@ -126,9 +129,11 @@ def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, found):
 @pytest.mark.parametrize(
     ("name", "content", "columns", "expected"),
     [
-        ("s.ndjson", '{"a": null}\n\n{"sentence": "x", "a": 1}', None, None),
+        ("s.ndjson", '{"sentence": null}\n\n{"sentence": "x", "a": 1}', None, None),
         ("s.json", '{"sentence": "x"}\n{"b": [1], "sentence": "y"}\n', None, ["x", "y"]),
         ("S.TXT", "x\ny\n", None, ["x", "y"]),
+        ("s.jsonl", '{"sentence": "x\x01", "b": NaN}\n', None, ["x\x01"]),
+        ("s.tsv", "id\tsentence\n1\tx\n\n2\ty\n\n", None, ["x", "y"]),
         ("s.csv", 'id;sentence\n1;"x; y"\n2;"a, b"\n', None, ["x; y", "a, b"]),
         ("s.csv", "id\tsentence\n1\tx\n", None, ["x"]),
         ("s.txt", "x\n東京\n".encode("utf-16"), None, ["x", "東京"]),
@@ -136,6 +141,7 @@ def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, found):
         ("s.parquet", pyarrow.array(["x", "y", "x"]).dictionary_encode(), None, ["x", "y", "x"]),
         ("s.parquet", pyarrow.array(["x", "y"], pyarrow.string_view()), None, ["x", "y"]),
         ("s.parquet", pyarrow.array(["x"], pyarrow.large_string()), None, ["x"]),
+        ("s.parquet", pyarrow.array([b"x"]), None, ["x"]),
     ],
 )
 def test_other_forms_of_the_formats_are_read(tmp_path, name, content, columns, expected):
@@ -181,14 +187,21 @@ def test_quotes_in_tsv_are_noticed(tmp_path, caplog):
     caplog.clear()
     (tmp_path / "s.tsv").write_text('sentence\n"Yes," she said.\n')
     assert list(read_sentences(tmp_path / "s.tsv")) == ['"Yes," she said.'] and not caplog.text
+    (tmp_path / "s.csv").write_text('sentence,id\n"a \\"b\\" c",1\n')
+    list(read_sentences(tmp_path / "s.csv"))
+    (tmp_path / "s.txt").write_bytes(b"one\rtwo")
+    assert list(read_sentences(tmp_path / "s.txt")) == ["one\rtwo"]
+    assert "CSV doubles the quotes" in caplog.text and "line 1 holds carriage returns" in caplog.text
 
 
-def test_a_folder_means_its_data_files(tmp_path):
+def test_a_folder_means_its_data_files(tmp_path, caplog):
     for name, text in {"_SUCCESS": "", "part-1.txt": "b\n", "part-0.txt": "a\n", "part-2.txt": "", ".crc": "x"}.items():
         (tmp_path / name).write_text(text)
     names = [str(tmp_path / f"part-{i}.txt") for i in range(2)]
     for given in (tmp_path, tmp_path / "*"):
         assert [file.path for file in input_files(given)] == names
+    (tmp_path / "README.md").write_text("About these files.")
+    assert [file.path for file in input_files(tmp_path)] == names and "README.md" in caplog.text
 
 
 def test_a_pattern_of_an_address_gives_the_files(files):
