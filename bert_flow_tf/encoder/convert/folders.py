@@ -1,7 +1,7 @@
 """Names of files and kinds of folders that conversions read and write."""
 
 import pathlib
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -42,20 +42,39 @@ def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
 
 
+# These arguments of the libraries change no embedding but by rounding; any others are refused.
+_Arguments = dict[Literal["attn_implementation", "dtype", "revision", "torch_dtype", "trust_remote_code"], Any] | None
+_None = Annotated[dict, msgspec.Meta(max_length=0)] | None
+
+
 class ModelSettings(msgspec.Struct, frozen=True):
-    """The fields that are read of other libraries' JSON files."""
+    """The fields that are read of other libraries' JSON files.
+
+    A field of only one value is supported with this value only.
+    """
 
     # config.json
+    is_decoder: Literal[False] = False
+    quantization_config: None = None
     model_type: str = "bert"
     max_position_embeddings: int | None = None
     # tokenizer_config.json; the class may also be in config.json
+    padding_side: Literal["right"] = "right"
+    truncation_side: Literal["right"] = "right"
     tokenizer_class: str | None = None
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True
     model_max_length: int | float | None = None
     added_tokens_decoder: dict[int, dict[str, Any]] = {}
-    # sentence-transformers
+    # sentence-transformers, with the old and the new names of arguments
+    model_args: _Arguments = None
+    model_kwargs: _Arguments = None
+    config_args: _None = None
+    config_kwargs: _None = None
+    tokenizer_args: _None = None
+    processor_kwargs: _None = None
+    truncate_dim: None = None
     max_seq_length: int | None = None
     include_prompt: bool = True
     pooling_mode: str | list[str] | None = None

@@ -47,7 +47,8 @@ from bert_flow_tf.files.reading import reading
 
 # Older versions say mean_tokens and cls_token. The library's cls is the last layer's state, not the pooled output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
-_DEFAULT_LENGTH = 512
+# A tokenizer's longer limit is its number of positions, not the model's own length.
+_DEFAULT_LENGTH, _LONGEST = 512, 256
 # The types of safetensors that a BERT may have.
 _TYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "BF16": tf.bfloat16.as_numpy_dtype, "I64": "i8", "I32": "i4"}
 
@@ -117,8 +118,13 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     bert = folder / path
     config, family = read_hugging_face_config(bert / CONFIG_FILE)
     if record is None:
+        if (adapter := bert / "adapter_config.json").is_file():
+            raise UserError(f"{adapter}: found an adapter, expected its weights merged into the model's")
         vocab, rules = read_tokenizer(bert, read_settings(bert / CONFIG_FILE).tokenizer_class)
-        record = rules.with_origin("Hugging Face", **settings)
+        length = read_settings(bert / TOKENIZER_CONFIG_FILE).model_max_length or _LONGEST
+        record = rules.with_origin(
+            "Hugging Face", **({"max_seq_length": length} if length < _LONGEST else {}) | settings
+        )
     else:
         vocab = read_vocabulary(bert / VOCAB_FILE)
     weights = read_hugging_face_weights(bert, config, family, len(vocab))
@@ -132,12 +138,14 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     if not path.is_file():
         return "", {}
     modules = read_json(path, list[_Module], expected="sentence-transformers' modules", versioned=False)
+    if outside := [one.path for one in modules if {"..", "/"} & {*pathlib.PurePath(one.path).parts}]:
+        raise UserError(f"{path}: path: found {outside[0]}, expected a folder in {folder}")
+    if foreign := [one.type for one in modules if not one.type.startswith("sentence_transformers.")]:
+        raise UserError(f"{path}: type: found {foreign[0]}, expected sentence-transformers' own modules; {INSTEAD}")
     # The library moves its classes between versions but keeps their names.
     kinds = [module.type.rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
-    if outside := [one.path for one in modules if {"..", "/"} & {*pathlib.PurePath(one.path).parts}]:
-        raise UserError(f"{path}: path: found {outside[0]}, expected a folder in {folder}")
     bert, path = folder / modules[0].path, folder / modules[1].path / CONFIG_FILE
     settings = read_settings(path)
     mode = settings.pooling_mode or ""
@@ -154,6 +162,9 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     own: dict[str, Any] = {name: value for name in SENTENCE_SETTINGS if (value := getattr(found, name))}
     if any(own.get("prompts", {}).values()) and not settings.include_prompt:
         raise UserError(f"{folder / modules[1].path / CONFIG_FILE}: include_prompt: found false, expected true")
+    name, known = found.default_prompt_name, ("query", "document", *(found.prompts or ()))
+    if name is not None and name not in known:
+        raise UserError(f"{path}: default_prompt_name: found {name}, expected one of {', '.join(known)}")
     own |= {"pooling": pooling, "max_seq_length": _max_length(bert), "normalize": len(kinds) == 3}
     with reading(path, "sentence-transformers' settings"):
         msgspec.convert({"kind": "", "do_lower_case": True, **own}, EncoderRecord)

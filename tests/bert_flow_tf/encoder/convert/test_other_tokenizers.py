@@ -77,6 +77,7 @@ KINDS = {
         {MODULES: modules(), "1_/config.json": POOLING, "config_sentence_transformers.json": PROMPTS},
         TextRules(do_lower_case=True),
     ),
+    "length_of_tokenizer": ("bert", {CONFIG: {"model_max_length": 7}}, TextRules(do_lower_case=True)),
     "old_length": (
         "bert",
         {MODULES: modules(), "1_/config.json": POOLING, "sentence_distilbert_config.json": {"max_seq_length": 7}},
@@ -134,9 +135,38 @@ def test_sentence_transformers_gives_the_same_embeddings(folder_of, require, tmp
 FAST = {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
+NO_SPECIAL = {"post_processor": None}
+LIBRARY, BERT_SETTINGS = "config_sentence_transformers.json", "sentence_bert_config.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "parts"),
+    [
+        ({"config.json": {"is_decoder": True}}, ["config.json", "True", "$.is_decoder"]),
+        ({"config.json": {"quantization_config": {"load_in_8bit": True}}}, ["config.json", "$.quantization_config"]),
+        ({CONFIG: {"truncation_side": "left"}}, [CONFIG, "'left'", "$.truncation_side"]),
+        ({CONFIG: {"padding_side": "left"}}, [CONFIG, "'left'", "$.padding_side"]),
+        ({"adapter_config.json": {"peft_type": "LORA"}}, ["adapter_config.json: found an adapter"]),
+        ({MODULES: modules(), LIBRARY: {"truncate_dim": 8}}, [LIBRARY, "$.truncate_dim"]),
+        (
+            {MODULES: modules(), LIBRARY: {"default_prompt_name": "b"}},
+            ["default_prompt_name: found b, expected one of"],
+        ),
+        ({MODULES: modules(), BERT_SETTINGS: {"tokenizer_args": {"a": 1}}}, [BERT_SETTINGS, "$.tokenizer_args"]),
+        ({MODULES: modules(), BERT_SETTINGS: {"model_args": {"hidden_act": "relu"}}}, ["'hidden_act'", "$.model_args"]),
+        ({MODULES: [{"type": "mine.Transformer", "path": ""}]}, [MODULES, "found mine.Transformer"]),
+    ],
+)
+def test_settings_that_would_change_embeddings_are_refused(folder_of, files, parts):
+    folder = folder_of("bert", {"1_/config.json": POOLING} | files)
+    with user_error(str(folder), *parts):
+        read_hugging_face(folder)
+
+
 @pytest.mark.parametrize(
     ("golden", "files", "parts"),
     [
+        ("distilbert", {TOKENIZER: NO_SPECIAL, CONFIG: FAST}, ["post_processor: found the ids"]),
         ("bert", {CONFIG: {"tokenizer_class": "BertJapaneseTokenizer"}}, ["found BertJapaneseTokenizer"]),
         ("bert", {CONFIG: tokens(added(433, "xyzzy", lstrip=True))}, ["added token 'xyzzy': found lstrip"]),
         ("bert", {CONFIG: tokens(added(450, "xyzzy"))}, ["found id 450, expected 433"]),
