@@ -80,8 +80,6 @@ setup(
         # For `calibrate` and `fit --sentence_transformer`; no earlier version was tried.
         "sentence-transformers": ["sentence-transformers>=6", "torch"],
         "faiss": ["faiss-cpu"],
-        # For `bert_flow_tf.mteb_model`.
-        "mteb": ["mteb>=2"],
         # For `encode-folder --workers` and `launch`; no other version was tried.
         "scale": ["ray[train]~=2.60.0"],
         # For `export --format onnx`; onnxruntime checks what was written.

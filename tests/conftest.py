@@ -53,7 +53,6 @@ def _find_python_with(name):
 _OPTIONAL = {
     "sentence-transformers": "python -c 'from benchmarks import peers; peers.peers_python()'",
     "official": "pip install -e '.[models]'",
-    "mteb": "pip install -e '.[mteb]'",
 }
 
 

@@ -25,7 +25,7 @@ _DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], h
 @opt.sentence_options(required=False)
 @click.option("--calibration", metavar="DIR", help="Instead of a model: a calibration that fit wrote.")
 @click.option("--embeddings", metavar="FILE.npy", help="Instead of --input: embeddings for --calibration.")
-@click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; -: stdout")
+@click.option("--out", required=True, metavar="FILE", help=".npy or .parquet; -: stdout")
 @click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="[default: by the ending]")
 @_DTYPE
 @opt.field_options(ShardSettings, "batch_size", "normalize_embeddings")
@@ -42,8 +42,8 @@ def encode(
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
-    NPY holds only the embeddings, [n, D] float32; Parquet and TFRecord also hold the sentences. Large files need no
-    more memory than small ones.
+    NPY holds only the embeddings, [n, D] float32; Parquet also holds the sentences. Large files need no more memory
+    than small ones.
     """
     overwrite, options["normalize_embeddings"] = options.pop("overwrite"), options["normalize_embeddings"] or None
     opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "calibration": calibration})

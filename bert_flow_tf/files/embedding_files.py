@@ -1,4 +1,4 @@
-"""Write embeddings in parts as NPY, Parquet or TFRecord."""
+"""Write embeddings in parts as NPY or Parquet."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 EMBEDDING = "embedding"
-OUTPUT_FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
+OUTPUT_FORMATS = {".npy": "npy", ".parquet": "parquet"}
 
 Write = Callable[[Sequence[str], np.ndarray], object]
 
@@ -32,7 +32,6 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
 
     - `npy`: one float32 array [n, width]; no sentences.
     - `parquet`: columns `sentence`, string, and `embedding`, a list of `width` float32.
-    - `tfrecord`: one `tf.train.Example` per sentence: `sentence`, bytes in UTF-8, and `embedding`, floats.
     """
     if str(path) != STDOUT:
         with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
@@ -91,20 +90,4 @@ def embedding_column(embeddings: np.ndarray, precision: str) -> "pyarrow.FixedSi
     return pyarrow.FixedSizeListArray.from_arrays(values, embeddings.shape[1])
 
 
-@contextlib.contextmanager
-def _tfrecord(name: pathlib.Path, width: int) -> Iterator[Write]:
-    from tensorflow import io, train
-
-    def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
-        for sentence, embedding in zip(sentences, embeddings, strict=True):
-            features = {
-                "sentence": train.Feature(bytes_list=train.BytesList(value=[sentence.encode("utf-8")])),
-                "embedding": train.Feature(float_list=train.FloatList(value=embedding)),
-            }
-            writer.write(train.Example(features=train.Features(feature=features)).SerializeToString())
-
-    with io.TFRecordWriter(str(name)) as writer:
-        yield write
-
-
-_WRITERS = {"npy": _npy, "parquet": _parquet, "tfrecord": _tfrecord}
+_WRITERS = {"npy": _npy, "parquet": _parquet}

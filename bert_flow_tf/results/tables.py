@@ -12,7 +12,7 @@ from bert_flow_tf.results.records import Comparison, IsotropyResults, Source, Ve
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.results.verdict import verdict, verdict_table
-from bert_flow_tf.runs.record import Encoder, Flow, Model, Result, TrainingResults
+from bert_flow_tf.runs.record import Encoder, Flow, Model, Result
 from glow.config import DEFAULT_CONFIG
 
 _PROTOCOLS = [
@@ -98,7 +98,7 @@ def isotropy_table(result: IsotropyResults) -> Table:
 
 
 def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
-    """Yield the verdict, the scores, other results and the sources, if any."""
+    """Yield the verdict, the scores and other results, if any."""
     rows = score_rows(sources)
     if claims := verdict([one.result for one in sources if isinstance(one.result, Verification)], rows):
         yield verdict_table(claims)
@@ -109,7 +109,6 @@ def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
         if make := makers.get(type(source.result)):
             table = make(source.result)
             yield dataclasses.replace(table, title=f"{source.label}: {table.title}".rstrip(": "))
-    yield sources_table(sources)
 
 
 def literature_table() -> Table:
@@ -128,27 +127,6 @@ def literature_table() -> Table:
         "Spearman x100 in later papers",
         [f"Why they differ: {why}." for why in found["why_they_disagree"]],
     )
-
-
-def sources_table(sources: Sequence[Source]) -> Table:
-    """Return a table of each source's command, encoder, training and versions."""
-    rows: list[list[Entry]] = []
-    for source in sources:
-        result, made_by = source.result, source.result.made_by
-        model: Model | None = getattr(result, "model", None)
-        encoder = getattr(model or result, "encoder", None)
-        words = encoder_in_words(encoder) if isinstance(encoder, Encoder) else None
-        embedding = f"{model.pooling}, {model.max_seq_length} word pieces" if model else None
-        learned: list[Entry] = [None] * 4
-        if isinstance(result, TrainingResults):
-            training, stage = result.model.training, result.stages.get("train")
-            if training is not None and training.task:
-                learned[:2] = [task_title(training.task), number(training.pairs, 0)]
-            learned[2:] = [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
-        found = ", ".join(f"{name} {version}" for name, version in made_by.libraries.items())
-        rows.append([source.label, made_by.command, words, embedding, *learned, found])
-    columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds")
-    return Table((*columns, "versions"), rows)
 
 
 def model_in_words(model: Model) -> str:

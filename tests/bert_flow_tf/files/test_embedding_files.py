@@ -5,7 +5,6 @@ import types
 
 import numpy as np
 import pyarrow.parquet
-import tensorflow as tf
 
 from bert_flow_tf.files.embedding_files import embedding_writer
 from tests.refusals import small_disk, user_error
@@ -25,15 +24,6 @@ def test_parquet_has_sentence_and_embedding(tmp_path):
     table = pyarrow.parquet.read_table(tmp_path / "e.parquet")
     assert table.column("sentence").to_pylist() == SENTENCES
     np.testing.assert_array_equal(np.array(table.column("embedding").to_pylist(), np.float32), EMBEDDINGS)
-
-
-def test_tfrecord_has_sentence_and_embedding(tmp_path):
-    write(tmp_path / "e.tfrecord", "tfrecord")
-    features = {"sentence": tf.io.FixedLenFeature([], tf.string), "embedding": tf.io.FixedLenFeature([4], tf.float32)}
-    records = tf.data.TFRecordDataset(str(tmp_path / "e.tfrecord"))
-    examples = [tf.io.parse_single_example(record, features) for record in records]
-    assert [example["sentence"].numpy().decode() for example in examples] == SENTENCES
-    np.testing.assert_array_equal([example["embedding"] for example in examples], EMBEDDINGS)
 
 
 def test_npy_is_one_array_also_on_standard_output(monkeypatch, tmp_path):
