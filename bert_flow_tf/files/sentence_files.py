@@ -296,7 +296,7 @@ def _arrays(
     if file_format in ("text", "tsv"):
         positions, is_quoted = [int(column) - 1 if no_header else first.index(column) for column in names], False
         rows = (line.split("\t" if file_format == "tsv" else "\n") for line in _lines(stream, path))
-        if max(positions):
+        if len(first) > 1:
             # As in CSV, an empty line is no row; where a row is one text, it is an empty one.
             rows = (row for row in rows if row != [""])
         if file_format == "tsv" and not no_header:

@@ -263,7 +263,7 @@ class Job:
         problems: list[UserError] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         total = _rows_if_known(self.files)
-        logging.info("encoding %d files, %s rows", len(self.files), "all" if total is None else f"{total:,}")
+        logging.info("files to encode: %d%s", len(self.files), "" if total is None else f", {total:,} rows")
         with locked(self.out), tqdm(total=total, desc="encode", unit=" sentences", disable=hidden) as progress:
             write_json(self.out / MANIFEST, manifest)
             for part, rows in engine.embed(self._missing(manifest, problems, progress)):
