@@ -1,4 +1,4 @@
-"""Time one text and 32 texts in turn; ONNX Runtime needs the extra `onnx`: `python -m benchmarks.latency`."""
+"""Time one text and 32 texts: `python -m benchmarks.latency`."""
 
 import concurrent.futures
 import json

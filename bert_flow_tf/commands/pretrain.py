@@ -30,11 +30,11 @@ def pretrain(
     A line of text is a sentence or a paragraph; longer ones are split at --max_seq_length. Checkpoints and
     TensorBoard's events are in DIR.pretraining. After an interruption, repeat the command to resume.
     """
-    check_installed("official", "models", "pretrain")
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):
         raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph per line")
+    check_installed("official", "models", "pretrain")
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.training.pretrain import pretrain
 

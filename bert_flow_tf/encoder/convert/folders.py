@@ -54,7 +54,7 @@ class ModelSettings(msgspec.Struct, frozen=True):
     """
 
     # config.json
-    is_decoder: Literal[False] = False
+    is_decoder: bool = False
     quantization_config: None = None
     model_type: str = "bert"
     max_position_embeddings: int | None = None

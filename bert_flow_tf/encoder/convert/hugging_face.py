@@ -97,9 +97,12 @@ FAMILIES = {"bert": Family("bert."), "distilbert": Family("distilbert.", _DISTIL
 
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
-    kind = read_json(path, ModelSettings, expected="a model's configuration", versioned=False).model_type
+    settings = read_json(path, ModelSettings, expected="a model's configuration", versioned=False)
+    kind = settings.model_type
     if kind not in FAMILIES:
         raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}; {INSTEAD}")
+    if settings.is_decoder:
+        raise UserError(f"{path}: is_decoder: found true, expected an encoder; {INSTEAD}")
     return read_bert_config(path, FAMILIES[kind].keys), FAMILIES[kind]
 
 

@@ -149,7 +149,10 @@ def test_other_forms_of_the_formats_are_read(tmp_path, name, content, columns, e
     path = tmp_path / name
     if isinstance(content, pyarrow.Array):
         others = pyarrow.nulls(len(content), pyarrow.int64())
-        pyarrow.parquet.write_table(pyarrow.table({"none": others, "sentence": content}), path)
+        try:
+            pyarrow.parquet.write_table(pyarrow.table({"none": others, "sentence": content}), path)
+        except pyarrow.ArrowNotImplementedError:
+            pytest.skip("this version of pyarrow cannot write the type")
     else:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     if expected is None:

@@ -142,7 +142,7 @@ LIBRARY, BERT_SETTINGS = "config_sentence_transformers.json", "sentence_bert_con
 @pytest.mark.parametrize(
     ("files", "parts"),
     [
-        ({"config.json": {"is_decoder": True}}, ["config.json", "True", "$.is_decoder"]),
+        ({"config.json": {"is_decoder": True}}, ["config.json: is_decoder: found true"]),
         ({"config.json": {"quantization_config": {"load_in_8bit": True}}}, ["config.json", "$.quantization_config"]),
         ({CONFIG: {"truncation_side": "left"}}, [CONFIG, "'left'", "$.truncation_side"]),
         ({CONFIG: {"padding_side": "left"}}, [CONFIG, "'left'", "$.padding_side"]),
