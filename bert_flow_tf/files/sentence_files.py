@@ -332,11 +332,10 @@ def _arrays(
             pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
         )
     for batch in batches:
-        # Parquet may store texts as categories, views or bytes.
-        arrays = ((one, str(one.type)) for one in (batch.column(column) for column in names))
-        yield [
-            one.cast(pyarrow.string())
-            if re.match("dictionary<values=.*string|string_view|(large_)?binary", kind)
-            else one
-            for one, kind in arrays
-        ]
+        arrays = []
+        for column, name in zip(wanted, names, strict=True):
+            one = batch.column(name)
+            # Parquet may store texts as categories, views or bytes; a kept column of bytes may hold anything.
+            kinds = "dictionary<values=.*string|string_view" + "|(large_)?binary" * (column in columns)
+            arrays.append(one.cast(pyarrow.string()) if re.match(kinds, str(one.type)) else one)
+        yield arrays

@@ -263,8 +263,9 @@ class Job:
         problems: list[UserError] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         total = _rows_if_known(self.files)
-        logging.info("files to encode: %d%s", len(self.files), "" if total is None else f", {total:,} rows")
         with locked(self.out), tqdm(total=total, desc="encode", unit=" sentences", disable=hidden) as progress:
+            if progress.disable and hidden is None:
+                logging.info("files to encode: %d%s", len(self.files), "" if total is None else f", {total:,} rows")
             write_json(self.out / MANIFEST, manifest)
             for part, rows in engine.embed(self._missing(manifest, problems, progress)):
                 manifest.parts[part] = rows

@@ -124,9 +124,9 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
         if (adapter := bert / "adapter_config.json").is_file():
             raise UserError(f"{adapter}: found an adapter, expected its weights merged into the model's")
         vocab, rules = read_tokenizer(bert, read_settings(bert / CONFIG_FILE).tokenizer_class)
-        length = int(min(read_settings(bert / TOKENIZER_CONFIG_FILE).model_max_length or _LONGEST, _LONGEST))
-        if length < _LONGEST:
-            settings = {"max_seq_length": length} | settings
+        length = read_settings(bert / TOKENIZER_CONFIG_FILE).model_max_length
+        if length and length < min(config.max_position_embeddings, _LONGEST):
+            settings = {"max_seq_length": int(length)} | settings
         record = rules.with_origin("Hugging Face", **settings)
     else:
         vocab = read_vocabulary(bert / VOCAB_FILE)

@@ -180,6 +180,13 @@ def test_kept_values_of_json_keep_their_types_or_become_text(tmp_path, monkeypat
         assert table.column(name).to_pylist() == texts.get(name, given), name
 
 
+def test_kept_bytes_of_parquet_stay_bytes(tmp_path):
+    table = pyarrow.table({"sentence": [b"a"], "raw": [b"\xff"]})
+    pyarrow.parquet.write_table(table, tmp_path / "s.parquet")
+    ((sentences, kept),) = read_tables(tmp_path / "s.parquet", file_format="parquet", column=None, kept=["raw"], rows=9)
+    assert (sentences, kept.column("raw").to_pylist()) == (["a"], [b"\xff"])
+
+
 def test_quotes_in_tsv_are_noticed(tmp_path, caplog):
     rows = [["id", "sentence"], ["1", "two\nlines"], ["2", 'a "quote"'], ["3", "a\ttab"]]
     with open(tmp_path / "s.tsv", "w", encoding="utf-8", newline="") as file:

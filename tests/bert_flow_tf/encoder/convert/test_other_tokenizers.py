@@ -190,6 +190,12 @@ def test_other_tokenizers_are_refused(folder_of, golden, files, parts):
         read_hugging_face(folder)
 
 
+@pytest.mark.parametrize(("length", "expected"), [(7, 7), (24, None), (200, None), (1e30, None), (None, None)])
+def test_a_tokenizers_length_holds_below_the_positions(folder_of, length, expected):
+    folder = folder_of("bert", {CONFIG: {"model_max_length": length}})
+    assert read_hugging_face(folder).record.max_seq_length == expected
+
+
 def test_a_cased_vocabulary_needs_its_case(golden_dir, tmp_path):
     folder = shutil.copytree(golden_dir / "transformers" / "bert_cased_gelu_new", tmp_path / "model")
     (folder / CONFIG).unlink()
