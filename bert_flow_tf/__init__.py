@@ -15,8 +15,8 @@ __version__ = "0.1.0"
 
 _MODULES = {"BertFlow": "bert_flow_tf.api", "FlowCalibrator": "glow.calibrator", "UserError": "bert_flow_tf.errors"}
 _MODULES |= dict.fromkeys(("calibrate", "compare", "load_calibration"), "bert_flow_tf.calibrated")
-_MODULES |= dict.fromkeys(("PretrainSettings", "ShardSettings"), "bert_flow_tf.runs.settings")
-__all__ = ["BertFlow", "FlowCalibrator", "PretrainSettings", "ShardSettings", "UserError", "__version__"]
+_MODULES |= dict.fromkeys(("FitSettings", "PretrainSettings", "ShardSettings"), "bert_flow_tf.runs.settings")
+__all__ = ["BertFlow", "FitSettings", "FlowCalibrator", "PretrainSettings", "ShardSettings", "UserError", "__version__"]
 __all__ += ["calibrate", "compare", "load_calibration"]
 
 

@@ -371,7 +371,7 @@ class BertFlow(Embedder):
         Args:
           sentences: a repeated sentence counts each time.
           method: "flow", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
-            `evaluation.calibration`.
+            `evaluation.calibration.affine_calibration`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           flow_model_config: name of a shipped configuration, or a JSON file.
           epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most likely.
@@ -397,24 +397,20 @@ class BertFlow(Embedder):
         self.history_ = fitted.history
         return self
 
-    @suggesting_arguments
     def fit_dataset(
         self,
         folder: str | os.PathLike,
+        settings: FitSettings | None = None,
         *,
         pairs: fitting.Pairs | None = None,
-        flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
-        epochs: float | None = FitSettings.epochs,
-        batch_size: int = FitSettings.batch_size,
-        learning_rate: float = FitSettings.learning_rate,
-        seed: int = FitSettings.seed,
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
-        flow_model_config = os.fspath(flow_model_config)
-        settings: FitSettings = chosen(FitSettings, locals())
         pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
         options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}
+        settings = settings or FitSettings()
+        if settings.method != FitSettings.method:
+            raise ArgumentError(f"method: found {settings.method} with a folder of embeddings, expected flow")
         return self._set_fitted(
             fitting.fitted(self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options)
         )

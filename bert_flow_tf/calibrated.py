@@ -22,8 +22,7 @@ from bert_flow_tf.runs.record import Flow, Result, Threshold, Training, made_by
 from bert_flow_tf.runs.settings import FitSettings, chosen, suggesting_arguments
 from bert_flow_tf.serving.formats import CALIBRATION_FOLDER
 from bert_flow_tf.training import fitting
-from glow.affine import AffineMap
-from glow.calibration import Calibration
+from glow.calibration import AffineMap, Calibration
 from glow.folded import DenseLayer
 from glow.saved import read_calibration, write_calibration, write_export
 

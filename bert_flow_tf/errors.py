@@ -17,18 +17,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 # Show INFO records of these modules only; they report progress.
-_PROGRESS_MODULES = (
-    "atomic",
-    "calibrator",
-    "callbacks",
-    "compare",
-    "evaluate",
-    "export",
-    "shards",
-    "stream",
-    "verify",
-    "whole_runs",
-)
+_PROGRESS_MODULES = ["atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "shards", "stream"]
+_PROGRESS_MODULES += ["verify", "whole_runs"]
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # The standard streams that were closed when the process started.
@@ -159,12 +149,8 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
             raise
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         # Of the errors without a file name, only those raised by printing are standard output's.
-        is_stdout = frame.f_globals.get("__name__", "").partition(".")[0] in (
-            "__main__",
-            "bert_flow_tf",
-            "click",
-            "shutil",
-        )
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        is_stdout = package in ("__main__", "bert_flow_tf", "click", "shutil")
         default_name = "working directory" if error.errno == errno.ENOENT else type(error).__name__
         line = f"error: {error.filename or ('standard output' if is_stdout else default_name)}: {error.strerror}"
         if error.filename is None and is_stdout:

@@ -29,7 +29,6 @@ class GlowConfig:
       n_levels: number of levels, 1 to 16; after each level but the last, half of the channels become latents.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True to reverse the channels, False to learn an invertible 1x1 convolution.
-      coupling_residual: True for a skip connection over the coupling network's second layer; not in the original.
 
     Raises:
       ValueError: a value has the wrong type or is out of its range; the message names its key.
@@ -46,7 +45,6 @@ class GlowConfig:
     depth: Annotated[int, msgspec.Meta(ge=1, le=256)] = 3
     permutation: bool = True
     use_fp16: bool = False
-    coupling_residual: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(GlowConfig, include_extras=True).items():

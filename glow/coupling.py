@@ -42,11 +42,11 @@ class ConvStack(tf.Module):
         h1 = relu(actnorm(x @ W1))
         h2 = relu(actnorm(h1 @ W2))                                           activation "relu"
         h2 = tanh(actnorm(h1 @ W_tanh)) * sigmoid(actnorm(h1 @ W_sigm))       activation "gatu"
-        y  = (h @ W3 + b) * exp(3 * logs)    with h = h2, or h = h1 + h2 if `residual`
+        y  = (h2 @ W3 + b) * exp(3 * logs)
 
-    In training, `drop` applies dropout to h1 and h. W3, b and logs are initially 0, so a new additive coupling is the
-    identity and a new affine one a constant scale. `residual` is not in the original; the paper's Table 7 has a
-    "3-layer CNN with residual connection", and only the second layer has as many inputs as outputs.
+    In training, `drop` applies dropout to h1 and h2. W3, b and logs are initially 0, so a new additive coupling is the
+    identity and a new affine one a constant scale. The "residual connection" of the paper's Table 7 is the coupling's
+    own, `x2 + y`.
     """
 
     def __init__(
@@ -57,10 +57,8 @@ class ConvStack(tf.Module):
         out_size: int,
         *,
         activation: str = "relu",
-        residual: bool = False,
     ) -> None:
         super().__init__(name="conv_stack")
-        self._residual = residual
         self._gated = activation == "gatu"
         blocks = parameters.scope("conv_block")
         self.first = ConvBlock(blocks.scope("1_1"), in_size, width)
@@ -73,17 +71,15 @@ class ConvStack(tf.Module):
 
     def __call__(self, x: tf.Tensor, drop: Callable[[tf.Tensor], tf.Tensor] = lambda h: h) -> tf.Tensor:
         h1 = drop(tf.nn.relu(self.first(x)))
-        h = drop(self.activate(h1, [block(h1) for block in self.second]))
-        return (_convolve(h, self.kernel) + self.b) * tf.exp(3.0 * self.logs)
+        h2 = drop(self.activate([block(h1) for block in self.second]))
+        return (_convolve(h2, self.kernel) + self.b) * tf.exp(3.0 * self.logs)
 
-    def activate(self, h1: tf.Tensor, second: list[tf.Tensor]) -> tf.Tensor:
-        """Return h from h1 and the second layer's outputs, [..., width]."""
+    def activate(self, second: list[tf.Tensor]) -> tf.Tensor:
+        """Return h2 from the second layer's outputs, [..., width]."""
         if self._gated:
-            h = tf.tanh(second[0]) * tf.sigmoid(second[1])
-        else:
-            # For few rows, NumPy's call costs a tenth of TensorFlow's.
-            h = np.maximum(second[0], 0) if isinstance(second[0], np.ndarray) else tf.nn.relu(second[0])
-        return h1 + h if self._residual else h
+            return tf.tanh(second[0]) * tf.sigmoid(second[1])
+        # For few rows, NumPy's call costs a tenth of TensorFlow's.
+        return np.maximum(second[0], 0) if isinstance(second[0], np.ndarray) else tf.nn.relu(second[0])
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> None:
         """Set the actnorms from a batch, see `ActNorm.initialize_from_data`."""

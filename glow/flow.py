@@ -100,8 +100,7 @@ class Glow(tf.Module):
             bijectors.append(ActNorm(step.scope("actnorm"), size))
             bijectors.append(Reversal() if config.permutation else LearnedPermutation(step.scope("invertible"), size))
             nn, outputs = step.scope(config.coupling).scope("nn"), coupling.outputs_per_channel * (size - size // 2)
-            options: dict[str, Any] = {"activation": config.activation, "residual": config.coupling_residual}
-            network = ConvStack(nn, size // 2, config.coupling_width, outputs, **options)
+            network = ConvStack(nn, size // 2, config.coupling_width, outputs, activation=config.activation)
             bijectors.append(coupling(network, dtype=self.dtype))
         return bijectors
 

@@ -15,7 +15,7 @@ _SLOPE, _INVERSE = 0.5, 2.0
 
 # These are the types of `Glow.walk` and `ConvStack.activate`.
 Walk = Callable[[tf.Tensor, Callable[[VectorBijector, tf.Tensor], tf.Tensor]], tf.Tensor]
-Activate = Callable[[tf.Tensor, list[tf.Tensor]], tf.Tensor]
+Activate = Callable[[list[tf.Tensor]], tf.Tensor]
 
 
 class DenseLayer(NamedTuple):
@@ -56,7 +56,7 @@ class FoldedFlow:
         x = (tf.gather(u, self._order, axis=1) + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = tf.nn.relu(_layer(x, first))
-            x += self._activate(h1, [_layer(h1, layer) for layer in second]) @ last
+            x += self._activate([_layer(h1, layer) for layer in second]) @ last
         return x
 
     def of_array(self, u: np.ndarray) -> np.ndarray:
@@ -64,7 +64,7 @@ class FoldedFlow:
         x = (u[:, self._order] + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = np.maximum(x @ first[0] + first[1], 0)
-            x = x + np.asarray(self._activate(h1, [h1 @ kernel + bias for kernel, bias in second])) @ last
+            x = x + np.asarray(self._activate([h1 @ kernel + bias for kernel, bias in second])) @ last
         return x
 
     def is_current(self) -> tf.Tensor:
@@ -108,11 +108,8 @@ def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:
         add_layer([state, y, -y], _SLOPE)
         h1 = rectified(_SLOPE)
         y = _affine(h1, *second)
-        # h1 is not negative, so prelu does not change it.
-        kept = [h1] if config.coupling_residual else []
-        add_layer([np.eye(len(h1), size), y, -y, *kept], _INVERSE)
-        h = np.insert(rectified(_INVERSE), -1, np.eye(width), axis=0) if kept else rectified(_INVERSE)
-        state = np.eye(len(h), size) + h @ last
+        add_layer([np.eye(len(h1), size), y, -y], _INVERSE)
+        state = np.eye(len(h1), size) + rectified(_INVERSE) @ last
     add_layer([state])
     return layers
 

@@ -9,8 +9,7 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
-from glow.affine import AffineMap
-from glow.calibration import Calibration
+from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 from glow.flow import Glow
 

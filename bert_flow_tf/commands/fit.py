@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,9 +14,6 @@ from bert_flow_tf.model.saved_model import SAVED_MODEL
 from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.scale.shards import Parts
 from bert_flow_tf.serving.formats import CALIBRATION_FOLDER
-
-if TYPE_CHECKING:
-    from bert_flow_tf.api import BertFlow
 
 
 @click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
@@ -77,7 +74,16 @@ def fit(
             learned = calibrate_array(open_array(str(embeddings)), settings)
         record = learned.record
     else:
-        learned = _fit_model(model, embeddings, texts, arguments)
+        learned = model.load()
+        encoder = learned.source.record
+        if encoder.kind == "Hugging Face" and encoder.pooling:
+            # Only a sentence-transformers folder has its own pooling.
+            trained = "this encoder was trained for cosine similarity"
+            click.echo(f"{trained}; a flow often lowers its scores (docs/witness.md)", err=True)
+        if embeddings:
+            learned.fit_dataset(embeddings, settings, pairs=arguments["pairs"])
+        else:
+            learned.fit(texts, **arguments)
         record = learned.record.flow
     verdict = record.verdict
     if verdict:
@@ -89,19 +95,3 @@ def fit(
     found = record.training.settings
     training = f"{found['steps']} steps" if "steps" in found else settings.method
     say(f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, {training})")
-
-
-def _fit_model(
-    model: opt.ModelOptions, embeddings: str | None, texts: list[str], arguments: dict[str, Any]
-) -> "BertFlow":
-    loaded = model.load()
-    record = loaded.source.record
-    if record.kind == "Hugging Face" and record.pooling:
-        # Only a sentence-transformers folder has its own pooling.
-        click.echo(
-            "this encoder was trained for cosine similarity; a flow often lowers its scores (docs/witness.md)", err=True
-        )
-    if embeddings is None:
-        return loaded.fit(texts, **arguments)
-    del arguments["method"], arguments["dev_fraction"]
-    return loaded.fit_dataset(embeddings, **arguments)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bert_flow_tf.training.scoring import Trained
 
 _DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
-_SOURCES = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

@@ -72,12 +72,12 @@ POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
 }
 
 # These are sentence-transformers' names. Its cls is the last layer's state at [CLS], not the pooled output.
-_OTHER_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
+LIBRARY_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
 
 
 def pooling_name(name: str) -> str:
     """Return the original's name for a sentence-transformers pooling: `avg` for `mean`."""
-    return _OTHER_NAMES.get(name, name)
+    return LIBRARY_NAMES.get(name, name)
 
 
 def pooling(name: str, num_layers: int) -> Pooling:

@@ -103,6 +103,14 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
         yield from executor.map(on_device, items)
 
 
+def _traced_once(function: Callable[[Any], Any], spec: Any) -> Callable[[Any], Any]:
+    """Return a function of tensors that its first call traces."""
+    traced = tf.function(function, input_signature=[spec], autograph=False)
+    # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete functions.
+    concrete = functools.cache(traced.get_concrete_function)
+    return lambda inputs: concrete()(inputs)
+
+
 class SentenceBatcher:
     """Encode sentences in batches of similar length; return them in their order.
 
@@ -129,12 +137,12 @@ class SentenceBatcher:
                 cut = tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
                 return encode(tokenizer.pack(pieces, max_seq_length)), cut
 
-            return tf.function(encoded, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+            return _traced_once(encoded, tf.TensorSpec([None], tf.string))
 
         # One text and one batch of texts have functions that tokenize, too.
         self._of_texts = [of_texts(encode_few), of_texts(encode)] if encode_few else []
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
-        self._function = encode if is_traced else tf.function(encode, input_signature=[TOKEN_SPECS], autograph=False)
+        self._function = encode if is_traced else _traced_once(encode, TOKEN_SPECS)
         self._tokenizer, self._shape = tokenizer, tuple(shape)
         self._max_seq_length, self._pad_to_max = max_seq_length, pad_to_max
 

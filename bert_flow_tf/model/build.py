@@ -16,8 +16,7 @@ from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import config_of_checkpoint
 from bert_flow_tf.runs.record import Model
 from bert_flow_tf.runs.settings import Losses
-from glow.affine import AffineMap
-from glow.calibration import Calibration
+from glow.calibration import AffineMap, Calibration
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.calibration import affine_calibration
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.evaluation.thresholds import threshold
 from bert_flow_tf.evaluation.witness import (
@@ -30,8 +31,7 @@ from bert_flow_tf.evaluation.witness import (
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.runs.record import Flow, Setting, Threshold, Training, Verdict
 from bert_flow_tf.runs.settings import FitSettings, flow_config
-from glow.affine import AffineMap
-from glow.calibration import Calibration
+from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 
 if TYPE_CHECKING:
@@ -245,10 +245,7 @@ def fitted(
 
 
 def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
-    """Learn whitening or another `calibration` on embeddings [n, D]."""
-    # Loading scikit-learn takes a second.
-    from bert_flow_tf.evaluation.calibration import calibration
-
+    """Learn whitening or another affine calibration on embeddings [n, D]."""
     n, width = len(np.unique(embeddings, axis=0)), embeddings.shape[1]
     if method.startswith("whitening"):
         rank = int(method.partition("-")[2] or width)
@@ -259,11 +256,9 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
             meaning = f"fewer than twice the {rank} directions of {method} fit these better than other sentences"
             warnings.warn(f"fit: found {n:,} different sentences; {meaning}", stacklevel=6)
     with _user_errors():
-        fitted = calibration(method).fit(embeddings)
-    mean = getattr(fitted[0] if hasattr(fitted, "steps") else fitted, "mean_", np.zeros(width))
-    kept = fitted.transform(np.eye(width) + mean)
+        mean, matrix = affine_calibration(method, embeddings)
     # whitening-D keeps D channels; zeros keep the width of the embeddings, and `truncate_dim=D` cuts them.
-    return AffineMap(width, mean, np.pad(kept, ((0, 0), (0, width - kept.shape[1]))))
+    return AffineMap(width, mean, np.pad(matrix, ((0, 0), (0, width - matrix.shape[1]))))
 
 
 def checked_pairs(pairs: Any) -> Pairs:

@@ -32,9 +32,8 @@ from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
-from bert_flow_tf.training.schedule import WarmupLinearDecay
 from bert_flow_tf.training.train import Stages, write_results
-from glow.optimizer import AdamWeightDecay
+from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
 # BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces. These shares are cumulative.
 _MASKED, _KEPT = 0.8, 0.9
@@ -51,7 +50,7 @@ def pretrain(
 ) -> TrainingResults:
     """Train an encoder further on text, or resume; write an encoder folder.
 
-    The optimiser is TF1 BERT's: `glow.optimizer` with `training.schedule`. The pooler does not change.
+    The optimiser and its schedule are TF1 BERT's, see `glow.optimizer`. The pooler does not change.
 
     Args:
       sentences: sentences or paragraphs; empty ones are ignored.

@@ -26,8 +26,7 @@ from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.cache import cached_embeddings
 from bert_flow_tf.training.devices import Workers
 from bert_flow_tf.training.pairs import Pairs, embedded_batches, token_batches
-from bert_flow_tf.training.schedule import WarmupLinearDecay
-from glow.optimizer import AdamWeightDecay
+from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
 # A `Batches` function takes the number of steps, the steps to skip and this worker's rows of each batch.
 Batches = Callable[[int, int, slice], tf.data.Dataset]

@@ -18,7 +18,7 @@ import tf_keras
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.calibration import calibration
+from bert_flow_tf.evaluation.calibration import affine_calibration
 from bert_flow_tf.files import sentence_files
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import build_model, checkpoint_parts
@@ -159,7 +159,8 @@ def test_fit_learns_long_enough_and_measures_held_out_sentences(tiny_encoder_dir
 def test_fit_by_another_method_is_that_calibration(method, tiny_encoder_dir, tmp_path):
     sentences = [f"w{i} w{j}" for i in range(20) for j in range(12)]
     model = plain(tiny_encoder_dir).fit(sentences, method=method, dev_fraction=0)
-    expected = calibration(method).fit(model.encode_pooled(sentences)).transform(model.encode_pooled(SENTENCES))
+    mean, matrix = affine_calibration(method, model.encode_pooled(sentences))
+    expected = (model.encode_pooled(SENTENCES) - mean) @ matrix
     found = model.encode(SENTENCES)
     padded = np.pad(expected, [(0, 0), (0, model.embedding_size - expected.shape[1])])
     np.testing.assert_allclose(found, padded, atol=1e-4 * np.abs(expected).max())
@@ -230,6 +231,14 @@ def test_a_model_is_pickled_and_copied(loaded, tiny_encoder_dir):
     given = plain(tiny_encoder_dir)
     given.prompts = {"query": "w1 "}
     assert pickle.loads(pickle.dumps(given)).prompts == given.prompts
+
+
+def test_tensorflow_does_not_warn_of_many_models(tiny_encoder_dir, caplog):
+    model = plain(tiny_encoder_dir)
+    for _ in range(6):
+        one = copy.copy(model)
+        one.encode(SENTENCES[:1]), one.encode(SENTENCES, batch_size=2)
+    assert "retracing" not in caplog.text
 
 
 def test_texts_that_are_cut_are_counted(tiny_encoder_dir, caplog):

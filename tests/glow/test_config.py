@@ -11,7 +11,6 @@ SHIPPED = {
     "config_l3_d2_w32": (3, 2, 32),
     "config_l3_d3_w16": (3, 3, 16),
     "config_l3_d3_w32": (3, 3, 32),
-    "config_l2_d3_w32_residual": (2, 3, 32),
 }
 
 
@@ -25,7 +24,6 @@ def test_shipped_config_says_what_its_name_says(name):
     config = GlowConfig.from_name(name)
     assert GlowConfig.names() == sorted(SHIPPED)
     assert (config.n_levels, config.depth, config.coupling_width) == SHIPPED[name]
-    assert config.coupling_residual == name.endswith("residual")
     assert (config.coupling, config.activation, config.permutation) == ("additive", "relu", True)
 
 

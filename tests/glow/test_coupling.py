@@ -14,7 +14,7 @@ def conv_stack(out_size, **options):
     return network, parameters.variables
 
 
-def reference_network(variables, x, *, activation="relu", residual=False):
+def reference_network(variables, x, *, activation="relu"):
     """Return `ConvStack`'s output and activations' inputs by its formula."""
     v = {path: variable.numpy() for path, variable in variables.items()}
     entering = []
@@ -30,26 +30,21 @@ def reference_network(variables, x, *, activation="relu", residual=False):
         h = np.tanh(block("1_tanh", h1)) / (1 + np.exp(-block("1_sigm", h1)))
     else:
         h = np.maximum(block("1_2", h1), 0)
-    if residual:
-        h = h1 + h
     return (h @ v["zeros/W"] + v["zeros/b"]) * np.exp(3 * v["zeros/logs"]), entering
 
 
-OPTIONS = [{"activation": a, "residual": r} for a in ("relu", "gatu") for r in (False, True)]
-
-
-@pytest.mark.differs("`coupling_residual`")
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_network_computes_the_documented_formula(options):
-    network, variables = conv_stack(4, **options)
+@pytest.mark.parametrize("activation", ["relu", "gatu"])
+def test_network_computes_the_documented_formula(activation):
+    network, variables = conv_stack(4, activation=activation)
     x = np.random.default_rng(0).normal(size=(7, 3))
-    np.testing.assert_allclose(network(tf.constant(x)), reference_network(variables, x, **options)[0], atol=1e-12)
+    expected, _ = reference_network(variables, x, activation=activation)
+    np.testing.assert_allclose(network(tf.constant(x)), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_couplings_are_bijectors(options):
-    check_bijector(AdditiveCoupling(conv_stack(3, **options)[0], dtype=tf.float64), 6)
-    check_bijector(AffineCoupling(conv_stack(6, **options)[0], dtype=tf.float64), 6)
+@pytest.mark.parametrize("activation", ["relu", "gatu"])
+def test_couplings_are_bijectors(activation):
+    check_bijector(AdditiveCoupling(conv_stack(3, activation=activation)[0], dtype=tf.float64), 6)
+    check_bijector(AffineCoupling(conv_stack(6, activation=activation)[0], dtype=tf.float64), 6)
 
 
 def test_new_network_gives_zeros():

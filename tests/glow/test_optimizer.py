@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from glow.optimizer import AdamWeightDecay, apply_clipped, decays
+from glow.optimizer import AdamWeightDecay, WarmupLinearDecay, apply_clipped, decays
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(tf.float32, 1e-6), (tf.float64, 1e-12)])
@@ -77,3 +77,15 @@ def test_a_variable_without_gradient_moves_nobody_elses_moments():
         apply_clipped(optimizer, [tf.fill([1], 0.4), None, tf.fill([3], 0.4)], [a, idle, b])
     np.testing.assert_allclose(b.numpy(), np.repeat(a.numpy(), 3), rtol=1e-6)
     assert idle.numpy().tolist() == [1.0, 1.0]
+
+
+@pytest.mark.differs("schedule's first step")
+def test_rate_rises_from_the_first_step_and_falls_to_zero():
+    # Where warm-up ends, the decay, counted from the start, has already taken a tenth.
+    for warmup_steps, rates in (
+        (10, {0: 0.1, 5: 0.6, 8: 0.9, 9: 0.9, 49: 0.5, 99: 0.0, 150: 0.0}),
+        (0, {0: 0.99, 99: 0.0}),
+    ):
+        schedule = WarmupLinearDecay(1.0, total_steps=100, warmup_steps=warmup_steps)
+        for step, rate in rates.items():
+            assert float(schedule(step)) == pytest.approx(rate), step

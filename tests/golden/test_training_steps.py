@@ -9,10 +9,9 @@ import tensorflow as tf
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.settings import Losses
-from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.config import GlowConfig
 from glow.flow import Glow
-from glow.optimizer import AdamWeightDecay
+from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 from glow.tf1_checkpoint import assign_tf1_variables, tf1_variables
 
 RUNS = (

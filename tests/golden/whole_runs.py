@@ -40,9 +40,8 @@ from bert_flow_tf.results.table import Cell, Table
 from bert_flow_tf.runs.record import Flow, Model, Training
 from bert_flow_tf.runs.settings import Losses, ModelSettings, TrainingSettings, chosen, flow_config
 from bert_flow_tf.training.pairs import scaled_labels, tokenize_pairs
-from bert_flow_tf.training.schedule import WarmupLinearDecay
 from bert_flow_tf.training.train import new_batches
-from glow.optimizer import DECAY_RATE, AdamWeightDecay
+from glow.optimizer import DECAY_RATE, AdamWeightDecay, WarmupLinearDecay
 from glow.tf1_checkpoint import assign_tf1_variables
 
 # TF1's rounding changes the losses of the first ten steps by up to 5e-7, and a wrong step changes them by 2e-3 or more.

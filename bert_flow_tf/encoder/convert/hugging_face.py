@@ -15,21 +15,9 @@ import numpy as np
 import safetensors
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.folders import (
-    BERT_SETTINGS_FILE,
-    CONFIG_FILE,
-    MODULES_FILE,
-    SENTENCE_SETTINGS,
-    SENTENCE_SETTINGS_FILE,
-    TOKENIZER_CONFIG_FILE,
-    TOKENIZER_FILE,
-    VOCAB_FILE,
-    WEIGHTS_FILE,
-    ModelSettings,
-    read_encoder_record,
-    read_settings,
-)
+from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.tokenizer_files import read_tokenizer
+from bert_flow_tf.encoder.pooling import LIBRARY_NAMES
 from bert_flow_tf.encoder.tokenizer import INSTEAD, read_vocabulary
 from bert_flow_tf.encoder.weights import (
     WORD_EMBEDDINGS,
@@ -45,8 +33,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.reading import reading
 
-# Older versions say mean_tokens and cls_token. The library's cls is the last layer's state, not the pooled output.
-_POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
+# Older versions say mean_tokens and cls_token.
+_POOLINGS = LIBRARY_NAMES | {"cls": "paper-cls"}
 # A tokenizer's longer limit is its number of positions, not the model's own length.
 _DEFAULT_LENGTH, _LONGEST = 512, 256
 # The types of safetensors that a BERT may have.
@@ -97,7 +85,7 @@ FAMILIES = {"bert": Family("bert."), "distilbert": Family("distilbert.", _DISTIL
 
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
-    settings = read_json(path, ModelSettings, expected="a model's configuration", versioned=False)
+    settings = read_json(path, folders.ModelSettings, expected="a model's configuration", versioned=False)
     kind = settings.model_type
     if kind not in FAMILIES:
         raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}; {INSTEAD}")
@@ -116,20 +104,20 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
         sentence-transformers folder (with `modules.json`) also gives pooling and length.
       hidden_act: activation that replaces the folder's, such as gelu_tanh to compare with TF1 code.
     """
-    record = read_encoder_record(folder)
+    record = folders.read_encoder_record(folder)
     path, settings = sentence_transformer(folder)
     bert = folder / path
-    config, family = read_hugging_face_config(bert / CONFIG_FILE)
+    config, family = read_hugging_face_config(bert / folders.CONFIG_FILE)
     if record is None:
         if (adapter := bert / "adapter_config.json").is_file():
             raise UserError(f"{adapter}: found an adapter, expected its weights merged into the model's")
-        vocab, rules = read_tokenizer(bert, read_settings(bert / CONFIG_FILE).tokenizer_class)
-        length = read_settings(bert / TOKENIZER_CONFIG_FILE).model_max_length
+        vocab, rules = read_tokenizer(bert, folders.read_settings(bert / folders.CONFIG_FILE).tokenizer_class)
+        length = folders.read_settings(bert / folders.TOKENIZER_CONFIG_FILE).model_max_length
         if length and length < min(config.max_position_embeddings, _LONGEST):
             settings = {"max_seq_length": int(length)} | settings
         record = rules.with_origin("Hugging Face", **settings)
     else:
-        vocab = read_vocabulary(bert / VOCAB_FILE)
+        vocab = read_vocabulary(bert / folders.VOCAB_FILE)
     weights = read_hugging_face_weights(bert, config, family, len(vocab))
     changes: Any = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": min(config.vocab_size, len(vocab))}
     return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, record)
@@ -137,7 +125,7 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
 
 def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     """Return BERT's path in a folder, and fields of its `EncoderRecord`."""
-    path = folder / MODULES_FILE
+    path = folder / folders.MODULES_FILE
     if not path.is_file():
         return "", {}
     modules = read_json(path, list[_Module], expected="sentence-transformers' modules", versioned=False)
@@ -149,8 +137,8 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     kinds = [module.type.rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
-    bert, path = folder / modules[0].path, folder / modules[1].path / CONFIG_FILE
-    settings = read_settings(path)
+    bert, path = folder / modules[0].path, folder / modules[1].path / folders.CONFIG_FILE
+    settings = folders.read_settings(path)
     mode = settings.pooling_mode or ""
     if not mode and path.is_file():
         # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
@@ -160,11 +148,11 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
-    path = folder / SENTENCE_SETTINGS_FILE
-    found = read_settings(path)
-    own: dict[str, Any] = {name: value for name in SENTENCE_SETTINGS if (value := getattr(found, name))}
+    path = folder / folders.SENTENCE_SETTINGS_FILE
+    found = folders.read_settings(path)
+    own: dict[str, Any] = {name: value for name in folders.SENTENCE_SETTINGS if (value := getattr(found, name))}
     if any(own.get("prompts", {}).values()) and not settings.include_prompt:
-        raise UserError(f"{folder / modules[1].path / CONFIG_FILE}: include_prompt: found false, expected true")
+        raise UserError(f"{folder / modules[1].path / folders.CONFIG_FILE}: include_prompt: found false, expected true")
     name, known = found.default_prompt_name, ("query", "document", *(found.prompts or ()))
     if name is not None and name not in known:
         raise UserError(f"{path}: default_prompt_name: found {name}, expected one of {', '.join(known)}")
@@ -177,15 +165,20 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
 def _max_length(bert: pathlib.Path) -> int:
     """Return the most word pieces that sentence-transformers gives a BERT."""
     # Older versions have a file per architecture, such as sentence_distilbert_config.json.
-    path = next(iter(sorted(bert.glob("sentence_*_config.json"))), bert / BERT_SETTINGS_FILE)
-    settings = read_settings(path)
+    path = next(iter(sorted(bert.glob("sentence_*_config.json"))), bert / folders.BERT_SETTINGS_FILE)
+    settings = folders.read_settings(path)
     if settings.do_lower_case:
-        raise UserError(f"{path}: do_lower_case: found true, expected it in {TOKENIZER_FILE}")
+        raise UserError(f"{path}: do_lower_case: found true, expected it in {folders.TOKENIZER_FILE}")
     # Without this setting, the library uses the tokenizer's length or the number of positions, whichever is smaller.
-    found, positions = settings.max_seq_length, read_settings(bert / CONFIG_FILE).max_position_embeddings
+    found, positions = (
+        settings.max_seq_length,
+        folders.read_settings(bert / folders.CONFIG_FILE).max_position_embeddings,
+    )
     if found is not None and not 3 <= found <= (positions or found):
         raise UserError(f"{path}: max_seq_length: found {found!r}, expected 3 to {positions}")
-    lengths = [found] if found else [read_settings(bert / TOKENIZER_CONFIG_FILE).model_max_length, positions]
+    lengths = (
+        [found] if found else [folders.read_settings(bert / folders.TOKENIZER_CONFIG_FILE).model_max_length, positions]
+    )
     return min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
 
 
@@ -204,7 +197,7 @@ def read_hugging_face_weights(
     A weight that the family lacks and a missing pooler are 0. `pieces` cuts the table of word embeddings, which has
     unused rows in some models.
     """
-    path = folder / WEIGHTS_FILE
+    path = folder / folders.WEIGHTS_FILE
     paths = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
     if not paths:
         raise UserError(f"{path}: missing, expected the weights as safetensors")

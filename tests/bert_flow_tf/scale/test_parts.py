@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.runs.settings import ShardSettings
+from bert_flow_tf.runs.settings import FitSettings, ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, Parts
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refused, succeeds, user_error
@@ -50,7 +50,7 @@ def test_the_flow_learns_what_it_learns_in_memory(model, folder, tmp_path):
     settings = {"flow_model_config": small_runs.small_flow_file(tmp_path), "learning_rate": 1e-2, "batch_size": 16}
     settings |= {"epochs": 4.5, "seed": 1}
     with pytest.warns(UserWarning, match="fewer than 100"):
-        streamed, again = (copy.copy(model).fit_dataset(folder, **settings) for _ in range(2))
+        streamed, again = (copy.copy(model).fit_dataset(folder, FitSettings(**settings)) for _ in range(2))
         in_memory = copy.copy(model).fit(SENTENCES, **settings, dev_fraction=0)
     assert streamed.fingerprint == again.fingerprint
     found, expected = (float(model.bits_per_dim(SENTENCES).mean()) for model in (streamed, in_memory))
@@ -77,9 +77,10 @@ def test_a_folder_that_cannot_be_learned_from_is_named(tiny_encoder_dir, model, 
         (partial, {}, f"{partial}: parts are missing"),
         (altered, {}, f"{part}: cannot be read as embeddings"),
         (folder, {"epochs": 0.01}, "fit: found 3 rows in 0.01 epochs", "64"),
+        (folder, {"method": "sn"}, "method: found sn with a folder"),
     ):
         with user_error(*parts):
-            model.fit_dataset(path, **options)
+            model.fit_dataset(path, FitSettings(**options))
     assert model.flow is None
 
 

@@ -22,7 +22,7 @@ EXPORTS = {
     "cls": ("cls", FLOW, {}),
     "last_two": ("avg-last-2", FLOW, {"low_dim": 4}),
     "first_of_two": ("avg-last-last-2", GlowConfig(n_levels=1, depth=1, permutation=False), {"normalize": True}),
-    "papers": ("paper-avg-last-2", GlowConfig.from_name("config_l2_d3_w32_residual"), {"max_seq_length": 5}),
+    "papers": ("paper-avg-last-2", GlowConfig.from_name("config_l2_d3_w32"), {"max_seq_length": 5}),
     "papers_cls": ("paper-cls", None, {"low_dim": 8}),
 }
 # What the library is asked, in a process without TensorFlow.
