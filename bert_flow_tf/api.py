@@ -200,7 +200,7 @@ class BertFlow(Embedder):
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
           output_value: only the default is supported.
           device: only the default is supported.
-          normalize_embeddings: True scales embeddings to norm 1.
+          normalize_embeddings: True scales embeddings to norm 1; False leaves the encoder's own setting, `normalizes`.
           truncate_dim: number of leading channels to keep; None keeps all.
 
         Raises:
@@ -278,9 +278,10 @@ class BertFlow(Embedder):
         return job.run(Engine(self, out, settings), show_progress_bar=show_progress_bar)
 
     def log_prob(self, sentences: Sentences, **options: Any) -> np.ndarray:
-        """Return each sentence's log-density under the flow, float32 [n], in nats."""
+        """Return log-densities in nats, float32 [n], or a number for one string."""
         self.require_flow("log_prob")
-        found = self._log_prob_batcher.encode([sentences] if isinstance(sentences, str) else sentences, **options)
+        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
+        found = self._log_prob_batcher.encode([self._prompt() + text for text in texts], **options)
         return found[0] if isinstance(sentences, str) else found
 
     def bits_per_dim(self, sentences: Sentences, **options: Any) -> np.ndarray:
@@ -303,7 +304,7 @@ class BertFlow(Embedder):
         return self.require_flow("sample").sample(n, seed).numpy()
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine of random pairs, see `evaluation.thresholds.threshold`."""
+        """Return the cosine that few random pairs exceed, see `evaluation.thresholds.threshold`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
@@ -411,12 +412,14 @@ class BertFlow(Embedder):
         settings = settings or FitSettings()
         if settings.method != FitSettings.method:
             raise ArgumentError(f"method: found {settings.method} with a folder of embeddings, expected flow")
-        return self._set_fitted(
-            fitting.fitted(self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options)
-        )
+        fitted = fitting.fitted(self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options)
+        return self._set_fitted(fitted)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
-        """Open a folder that `encode_dataset` wrote with this encoder and no flow."""
+        """Open a folder that `encode_dataset` wrote with this encoder and no flow.
+
+        Raises `UserError` for embeddings of another model, or normalized ones.
+        """
         parts = Parts(folder)
         if parts.manifest.model != self._fingerprint(None, -1):
             expected = "this encoder with this pooling, length and dtype, without a flow"

@@ -80,7 +80,7 @@ class Calibrated:
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine of random pairs, see `evaluation.thresholds.threshold`."""
+        """Return the cosine that few random pairs exceed, see `evaluation.thresholds.threshold`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -206,7 +206,7 @@ def compare(
 
 
 def calibrate_array(embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False) -> Calibrated:
-    """Learn a calibration of embeddings [n, D], without a verdict."""
+    """Learn a calibration of embeddings [n, D]; its verdict is "not judged"."""
     fitted = fitting.fit_array(_array(embeddings), settings)
     return Calibrated(None, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
 

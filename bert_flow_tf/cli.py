@@ -28,10 +28,7 @@ _GROUPS = {
         "report": "Compare results with the paper, in tables.",
         "verify": "Check that this code gives the original's numbers.",
     },
-    "Train": {
-        "pretrain": "Train a BERT on your text.",
-        "launch": "Train one run in several processes.",
-    },
+    "Train": {"pretrain": "Train a BERT on your text.", "launch": "Train one run in several processes."},
     "Convert and serve": {
         "convert": "Convert encoders, runs and TF1 checkpoints.",
         "export": "Write a SavedModel, ONNX or a sentence-transformers folder.",
@@ -55,9 +52,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         if name not in _COMMANDS:
-            raise click.UsageError(
-                f"no command {name}, expected one of {', '.join(_COMMANDS)}{suggest(name, _COMMANDS)}"
-            )
+            expected = f"expected one of {', '.join(_COMMANDS)}{suggest(name, _COMMANDS)}"
+            raise click.UsageError(f"no command {name}, {expected}")
         module = importlib.import_module(f"bert_flow_tf.commands.{_MODULES.get(name, name.replace('-', '_'))}")
         return getattr(module, name.replace("-", "_"))
 

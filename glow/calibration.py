@@ -21,10 +21,10 @@ class Calibration(Protocol):
         """Return the calibrated embeddings [..., D] of `u` [..., D]."""
 
     def dense_layers(self) -> list[DenseLayer]:
-        """Return `forward` as dense layers; raise `ValueError` if it is none."""
+        """Return `forward` as dense layers; raise `ValueError` if none compute it."""
 
     def folded(self) -> FoldedFlow | None:
-        """Return `forward` in fewer operations; None if there is none."""
+        """Return `forward` in fewer operations; None if it has no such form."""
 
 
 class AffineMap(tf.Module):

@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm import tqdm
 
 from glow.config import DEFAULT_CONFIG, GlowConfig
-from glow.embeddings import check_finite
 from glow.flow import Glow
 from glow.folded import FoldedFlow
 from glow.optimizer import AdamWeightDecay, apply_clipped
@@ -90,7 +89,7 @@ class FlowTrainer:
                         best = (loss, len(losses), self.state())
             if held_out is not None:
                 if not best[1]:
-                    raise ValueError("held_out: found a loss that is not finite after each call")
+                    raise ValueError("held_out: found no finite loss, expected one")
                 del losses[best[1] :]
                 self.restore(best[2])
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
@@ -277,7 +276,11 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         checked = check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
         with np.errstate(over="ignore"):
             values: np.ndarray = checked.astype(np.float32)
-        check_finite(values, "embeddings")
+        if not (finite := np.isfinite(values)).all():
+            row, column = np.argwhere(~finite)[0]
+            found = f"{values[row, column]}".replace("nan", "NaN")
+            expected = "expected finite numbers"
+            raise ValueError(f"embeddings: found {found} in row {row}, column {column} (from 0), {expected}")
         return values
 
     def save(self, folder: str | os.PathLike) -> None:

@@ -50,13 +50,7 @@ class ConvStack(tf.Module):
     """
 
     def __init__(
-        self,
-        parameters: Parameters,
-        in_size: int,
-        width: int,
-        out_size: int,
-        *,
-        activation: str = "relu",
+        self, parameters: Parameters, in_size: int, width: int, out_size: int, *, activation: str = "relu"
     ) -> None:
         super().__init__(name="conv_stack")
         self._gated = activation == "gatu"

@@ -1,19 +1,10 @@
-"""Check that embeddings are finite; find their constant channels."""
+"""Find the constant channels of embeddings."""
 
 import numpy as np
 
 # A standard deviation is negligible up to these fractions of the typical deviation and of the channel's mean.
 _NEGLIGIBLE_FRACTION = 1e-4
 _ROUNDING = 32 * float(np.finfo(np.float32).eps)
-
-
-def check_finite(X: np.ndarray, source: str, error: type[Exception] = ValueError) -> None:
-    """Raise `error` unless `X` [n, D] is finite; `source` is its name."""
-    finite = np.isfinite(X)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        value = "NaN" if np.isnan(X[row, column]) else X[row, column]
-        raise error(f"{source}: found {value} in row {row}, column {column} (from 0), expected finite numbers")
 
 
 def negligible_deviation(typical: np.ndarray, mean: np.ndarray) -> np.ndarray:

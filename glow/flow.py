@@ -146,7 +146,7 @@ class Glow(tf.Module):
         return dense_layers(self.walk, self.event_size, self.config)
 
     def folded(self) -> FoldedFlow | None:
-        """Return a `FoldedFlow` with the present variables; None if there is none."""
+        """Return a `FoldedFlow` of the variables, or None without such a form."""
         if self.config.coupling != "additive" or not self.config.permutation:
             return None
         return FoldedFlow(self.variables, self.walk, self.event_size, self.levels[0][-1].network.activate)

@@ -27,7 +27,7 @@ class DenseLayer(NamedTuple):
 
 
 class FoldedFlow:
-    """Compute `flow.forward` in at most six operations per step.
+    """Compute `flow.forward` in three or four matrix products per step.
 
     Actnorms and permutations are affine maps, so z is `(u + mean) @ W + shift` plus a linear map of each additive
     coupling's output. Without learned permutations, W only scales and reorders channels. `x [n, D]` starts as
@@ -84,7 +84,7 @@ def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:
         relu(y) = (prelu(y) + s * prelu(-y)) / (1 - s²).
 
     Raises:
-      ValueError: the couplings are not additive with relu, as in every shipped configuration.
+      ValueError: the couplings are not additive, or their activation is not relu; shipped configurations have both.
     """
     if (config.coupling, config.activation) != ("additive", "relu"):
         raise ValueError(f"{config.coupling} couplings of activation {config.activation} are not dense layers")

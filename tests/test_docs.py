@@ -38,7 +38,7 @@ def workplace(documented_encoder_dir, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("BERT_FLOW_CACHE", str(folder / "cache"))
-        patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
+        patch.setattr(source, "demo_encoder_dir", lambda: documented_encoder_dir)
         yield folder
 
 

@@ -68,7 +68,7 @@ def workplace(documented_encoder_dir, tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("BERT_FLOW_CACHE", str(folder / "cache"))
         patch.syspath_prepend(folder)
-        patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
+        patch.setattr(source, "demo_encoder_dir", lambda: documented_encoder_dir)
         write_example_files()
         # The small BERT knows no words of the sample.
         small_runs.write_sentences(folder / "sentences.txt", 400)

@@ -44,7 +44,7 @@ def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
         patch.setenv("PYTHONPATH", str(root))
         for variable in ("BERT_HUB", "PREPROCESS_HUB", "INIT_CKPT"):
             patch.delenv(variable, raising=False)
-        patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
+        patch.setattr(source, "demo_encoder_dir", lambda: documented_encoder_dir)
         yield root
 
 

@@ -31,7 +31,7 @@ def check_served(url: str, folder: str, name: str | None) -> None:
     """Send an export's probe sentences to a server and compare.
 
     URL is TensorFlow Serving's /v1/models/NAME, or ends in /embeddings (OpenAI) or /embed. The exit status is 1 if
-    an embedding differs by more than 1e-4 of the largest value.
+    an embedding differs by more than 1e-4, or 1e-4 of the largest value if that is above 1.
     """
     paths = [pathlib.Path(folder, one) for one in (DESCRIPTION_FILE, f"assets.extra/{DESCRIPTION_FILE}")]
     path = next((one for one in paths if one.is_file()), paths[0])

@@ -87,7 +87,6 @@ def _of_task(task: Task, glue_dir: str) -> tuple[list[str], "Pairs"]:
     """Return all splits' sentences, and the test split's scored pairs."""
     splits = [read_split(task, pathlib.Path(glue_dir) / task.directory, split) for split in SPLITS]
     test = read_scored_split(task, glue_dir, "test")
-    sentences = [
-        one for split in splits for pair in zip(split.sentences_a, split.sentences_b, strict=True) for one in pair
-    ]
+    pairs = (pair for one in splits for pair in zip(one.sentences_a, one.sentences_b, strict=True))
+    sentences = [sentence for pair in pairs for sentence in pair]
     return sentences, (test.sentences_a, test.sentences_b, test.labels.tolist())

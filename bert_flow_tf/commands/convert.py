@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--to_tf1", is_flag=True, help="Write --run as a checkpoint of the original code.")
 @click.option("--to_tfhub", metavar="DIR", help="Write TF-Hub's two SavedModels to DIR.")
 @click.option("--out", metavar="DIR", help="Folder to make.")
-@click.option("--cased/--uncased", default=None, help="Case of the vocabulary.  [default: by its pieces]")
+@click.option("--cased/--uncased", default=None, help="Case.  [default: by the folder's name, else by the pieces]")
 @click.option("--pooling", metavar="NAME", help="Pooling of --tf1_flow.")
 @click.option(
     "--flow_model_config", metavar="NAME|FILE", help=f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]"

@@ -15,7 +15,7 @@ from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
 from bert_flow_tf.scale.shards import input_files
 
-# The cosines of so many rows with all later ones are in memory at once.
+# The cosines of 256 rows with all later ones are in memory at once.
 _ROWS = 256
 
 

@@ -23,7 +23,7 @@ from bert_flow_tf.runs.record import made_by
 def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str, out: str | None, overwrite: bool) -> None:
     """Measure how evenly embeddings fill their space.
 
-    This prints mean cosines, singular directions and bits per dimension, with the flow and without.
+    This prints mean cosines, the top singular direction's share, effective ranks and bits per dimension.
     """
     path = locked_file(out, overwrite=overwrite) if out else None
     folder = os.path.join(glue_dir, task.directory)

@@ -192,7 +192,7 @@ def sentence_options(*, required: bool = True) -> Decorator:
     return _converted(with_options(options), opened)
 
 
-SENTENCE_TRANSFORMER = click.option("--sentence_transformer", metavar="NAME", help="Any of its models.")
+SENTENCE_TRANSFORMER = click.option("--sentence_transformer", metavar="NAME", help="Name or folder of its model.")
 
 
 def load_sentence_transformer(name: str) -> Any:

@@ -103,7 +103,7 @@ def reproduce(
     # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
     outcomes = {one.stage: one for one in run_stages([*dict.fromkeys(stages)], overwrite=overwrite)}
     results = {
-        name: {row: seed_runs(outcomes[stage] for stage in row_stages) for row, row_stages in rows.items()}
+        name: {row: [*seed_runs(outcomes[stage] for stage in row_stages)] for row, row_stages in rows.items()}
         for name, rows in scored.items()
     }
     record = Reproduction(

@@ -1,1 +1,1 @@
-"""Sentence encoders: tokenizer, BERT, pooling, batches, cache."""
+"""Sentence encoders: conversion, tokenizer, BERT, pooling, batches."""

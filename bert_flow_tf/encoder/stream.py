@@ -22,7 +22,7 @@ from bert_flow_tf.files.sentence_files import parts, sentence_list
 
 # Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
 _TOKENS_PER_BATCH = 2048
-# Texts of so many characters are one batch, which needs neither sorting nor threads. Few texts have few rows.
+# Padded texts of up to 4,096 characters in all are one batch, which needs neither sorting nor threads.
 _ONE_BATCH, _FEW_TEXTS = 4096, 4
 
 
@@ -117,9 +117,10 @@ class SentenceBatcher:
     Args:
       encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. The dict
         also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
+      shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
-      encode_few: `encode` for a few texts, which one function tokenizes and encodes; None to treat them as others.
+      encode_few: a form of `encode` for up to four texts; None to sort all texts into batches.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class SentenceBatcher:
 
             return _traced_once(encoded, tf.TensorSpec([None], tf.string))
 
-        # One text and one batch of texts have functions that tokenize, too.
+        # Up to four texts, and one small batch, have functions that also tokenize.
         self._of_texts = [of_texts(encode_few), of_texts(encode)] if encode_few else []
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
         self._function = encode if is_traced else _traced_once(encode, TOKEN_SPECS)
@@ -153,7 +154,7 @@ class SentenceBatcher:
         with CutTexts(self._max_seq_length) as cuts:
             if self._of_texts and isinstance(sentences, list) and not (batch_size or show_progress_bar):
                 texts, count = sentence_list(sentences), len(sentences)
-                # An empty text has two word pieces, too.
+                # [CLS] and [SEP] count, too.
                 if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:
                     function = self._of_texts[count > _FEW_TEXTS]
                     values, cut = function(tf.constant([text.encode() for text in texts], tf.string))

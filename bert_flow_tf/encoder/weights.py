@@ -45,10 +45,8 @@ class BertConfig(msgspec.Struct, frozen=True, kw_only=True):
     layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
     def __post_init__(self) -> None:
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"num_attention_heads: found {self.num_attention_heads}, expected a divisor of hidden_size"
-            )
+        if self.hidden_size % (heads := self.num_attention_heads):
+            raise ValueError(f"num_attention_heads: found {heads}, expected a divisor of hidden_size")
 
 
 class TextRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,14 +117,12 @@ class Pretrained:
     files_digest: str | None = None  # of the SavedModel from which they were read
 
     def __post_init__(self) -> None:
-        if (pieces := len(self.vocab)) != self.config.vocab_size:
-            raise UserError(
-                f"vocab_size: found {self.config.vocab_size}, expected the {pieces} pieces of the vocabulary"
-            )
+        if (found := self.config.vocab_size) != (pieces := len(self.vocab)):
+            raise UserError(f"vocab_size: found {found}, expected the {pieces} pieces of the vocabulary")
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of all that embeddings depend on, equal for every format."""
+        """The SHA-256 of weights, vocabulary and text rules, equal for every format."""
         heads, act, rules = self.config.num_attention_heads, self.config.hidden_act, self.record.unlike_tf1
         digest = vocabulary_digest(self.vocab, self.record.do_lower_case, heads, act, *([rules] if rules else []))
         for name, value in sorted(self.weights.items()):
@@ -163,10 +159,6 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
     act, names = config.hidden_act, {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
     kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
     return kind | msgspec.structs.asdict(config) | {"hidden_act": names.get(act, act)}
-
-
-def read_tf1_config(path: AnyPath) -> BertConfig:
-    return read_bert_config(path, gelu="gelu_tanh")
 
 
 def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:

@@ -137,18 +137,13 @@ def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScor
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:
     """Return the scores of one set of pairs by metric."""
-    check_spread(similarities, label)
+    if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
+        found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
+        raise UserError(f"{label}: found {found}, for which a correlation is undefined")
     try:
         return {name: function(similarities, gold) for name, function in METRICS[metric].items()}
     except UserError as error:
         raise UserError(f"{label}: {error}") from error
-
-
-def check_spread(similarities: np.ndarray, label: str) -> None:
-    """Raise `UserError` if all cosines are equal up to rounding."""
-    if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
-        found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
-        raise UserError(f"{label}: found {found}, for which a correlation is undefined")
 
 
 def read_predictions(path: str | os.PathLike) -> np.ndarray:

@@ -37,7 +37,7 @@ def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def embeddings_of(values: object, name: str, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-    """Return arrays as embeddings, float32 [n, D]; encode strings."""
+    """Return embeddings, float32 [n, D]: strings are encoded, arrays kept."""
     if isinstance(values, str):
         return encode([values])
     values = list(values) if isinstance(values, Iterator) else values

@@ -5,7 +5,7 @@ import numpy as np
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.runs.record import Threshold
 
-# So many rows have 8 million pairs, and their cosines take 32 MB.
+# 4,000 rows have 8 million pairs, whose cosines take 32 MB.
 _MOST_ROWS, _RESAMPLES = 4000, 200
 
 
@@ -36,9 +36,8 @@ def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0
     rows, columns = np.triu_indices(n, 1)
     cosines = ((u / norms) @ (u / norms).T)[rows, columns]
     # A resample counts pairs more or less often, so keep more of the largest than are needed.
-    kept = np.argpartition(-cosines, min(total - 1, int(4 * total * false_matches)))[
-        : int(4 * total * false_matches) + 1
-    ]
+    count = min(total - 1, int(4 * total * false_matches))
+    kept = np.argpartition(-cosines, count)[: count + 1]
     kept = kept[np.argsort(-cosines[kept])]
     rows, columns, cosines = rows[kept], columns[kept], cosines[kept]
 

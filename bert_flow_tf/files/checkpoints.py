@@ -40,7 +40,7 @@ class Checkpoint:
 
 
 def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
-    """Return a checkpoint's prefix, given it, a file or the folder.
+    """Return the prefix of a checkpoint, given as prefix, file or folder.
 
     If a folder has several, prefer `bert_model.ckpt`, then the one named in TensorFlow's file `checkpoint`.
 

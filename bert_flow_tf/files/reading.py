@@ -60,7 +60,7 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 
 def check_local(path: str | os.PathLike, name: str) -> None:
-    """Raise `UserError`, starting with `name`, for addresses and names not UTF-8."""
+    """Raise `UserError`, starting with `name`, for addresses and non-UTF-8 names."""
     if is_remote(path):
         raise UserError(f"{name}: found an address, expected a path in the file system, such as a mounted bucket")
     if re.search("[\ud800-\udfff]", os.fspath(path)):

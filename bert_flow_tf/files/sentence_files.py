@@ -32,7 +32,7 @@ _HEADER_NAMES = {"sentence", "sentences", "text", "id", "index", "label", "score
 _HEADER_NAMES |= {f"{name}{i}" for name in ("sentence", "text", "question") for i in (1, 2)}
 _HEADER_NAMES |= {"premise", "hypothesis", "question", "query", "pair_id", "sentence_a", "sentence_b"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-# This many bytes are read at once; a row of CSV or JSON must not be longer.
+# This many bytes are read at once; a row of CSV must not be longer.
 _BLOCK = 1 << 22
 
 
@@ -175,15 +175,14 @@ def _open(path: AnyPath) -> Any:
 
 
 def _utf8(stream: io.BufferedReader) -> io.BufferedReader:
-    """Return a stream in UTF-8, also of UTF-16 with a mark."""
+    """Return the stream in UTF-8; decode UTF-16 with a byte order mark."""
     import pyarrow
 
     start = stream.peek()[:4]
     has_mark = start[:2] in (b"\xff\xfe", b"\xfe\xff")
     if start == b"\xff\xfe\0\0" or (b"\0" in start and not has_mark):
-        raise ValueError(
-            "found NUL bytes, as in UTF-32, or UTF-16 without a mark, expected UTF-8, or UTF-16 with a mark"
-        )
+        found = "found NUL bytes, as in UTF-32, or UTF-16 without a mark"
+        raise ValueError(f"{found}, expected UTF-8, or UTF-16 with a mark")
     if not has_mark:
         return stream
     utf8 = pyarrow.transcoding_input_stream(pyarrow.PythonFile(stream, "r"), "utf-16", "utf-8")
@@ -201,7 +200,7 @@ def _first_row(stream: io.BufferedReader, file_format: str) -> tuple[list[str], 
 
 
 def _is_quoted(field: str) -> bool:
-    """True for quotes around a quote, a tab or a line's end."""
+    """True if quotes enclose a quote, a tab or a line break."""
     return field.startswith('"') and ('""' in field[1:-1] or field.count('"') % 2 == 1)
 
 
@@ -302,15 +301,10 @@ def _arrays(
         if file_format == "tsv" and not no_header:
             next(rows, None)
         while chunk := list(itertools.islice(rows, BLOCK_ROWS)):
-            if (
-                file_format == "tsv"
-                and not is_quoted
-                and (quoted := next(filter(_is_quoted, itertools.chain.from_iterable(chunk)), None))
-            ):
-                is_quoted = True
-                logging.warning(
-                    "%s: %.40s looks quoted, but TSV has no quotes: --input_format csv reads it", path, quoted
-                )
+            cells = itertools.chain.from_iterable(chunk) if file_format == "tsv" and not is_quoted else ()
+            if quoted := next(filter(_is_quoted, cells), None):
+                is_quoted, advice = True, "TSV has no quotes: --input_format csv reads it"
+                logging.warning("%s: %.40s looks quoted, but %s", path, quoted, advice)
             if short := ["\t".join(row) for row in chunk if len(row) <= max(positions)]:
                 raise ValueError(f"found the line {short[0]!r:.60}, expected {max(positions) + 1} or more fields")
             yield [pyarrow.array([row[position] for row in chunk], pyarrow.string()) for position in positions]

@@ -136,7 +136,7 @@ class Embedder:
 
     @property
     def fingerprint(self) -> str:
-        """A SHA-256 of everything that the embeddings depend on."""
+        """A SHA-256 of encoder, pooling, length, prompt, dtype, flow; not of normalization."""
         return self._fingerprint(self.flow, self.low_dim)
 
     def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
@@ -161,7 +161,10 @@ class Embedder:
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Return embeddings of a string tensor [n]; for graphs, such as `tf.data`."""
+        """Return embeddings of a string tensor [n]; for graphs, such as `tf.data`.
+
+        Unlike `encode`, this adds no prompt and does not apply an encoder's `Normalize`.
+        """
         embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
         return tf.ensure_shape(embeddings, [None, self.embedding_size])
 
@@ -221,7 +224,7 @@ class Embedder:
         return self.flow
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
-        """Apply the flow to embeddings of `encode_pooled`, float32 [n, D]."""
+        """Apply the flow and `low_dim` to `encode_pooled`'s [n, D]; return [n, embedding_size]."""
         if self.flow is None:
             raise UserError(f"after_flow: {_NO_FLOW}")
         return self.reduce(self.flow.forward(u))

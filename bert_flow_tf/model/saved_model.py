@@ -64,7 +64,7 @@ def save(bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = Fa
         names = ("embedding_size", "prompts", "default_prompt_name", "similarity_fn_name")
         fields: Any = {name: getattr(bert_flow, name) for name in names}
         fields |= {"made_by": made_by("save"), "model": _record(bert_flow, fingerprint)}
-        config = SavedModelConfig(do_lower_case=bert_flow.source.do_lower_case, **fields)
+        config = SavedModelConfig(do_lower_case=bert_flow.source.record.do_lower_case, **fields)
         write_json(folder / MODEL_FILE, config)
         card = _model_card(pathlib.Path(os.path.abspath(path)).name, config)
         (folder / CARD_FILE).write_text(card, encoding="utf-8")

@@ -62,7 +62,7 @@ def convert_tf1_run(
         flags = {name: str(prefix.parent / file) for name, file in files.items()} | flags
         flags |= {"init_checkpoint": str(prefix)}
     source = resolve_encoder(**flags)
-    flags["do_lower_case"] = source.do_lower_case
+    flags["do_lower_case"] = source.record.do_lower_case
     named_step = re.search(r"-(\d+)$", prefix.name)
     step = int(stored["global_step"] if "global_step" in stored.shapes else named_step[1] if named_step else 0)
     made_by, encoder_record = record.made_by("bert-flow convert"), provenance.encoder_record(source, flags)

@@ -4,7 +4,7 @@ usage: python -m bert_flow_tf.recipe [--help] [--overwrite]
 
   --overwrite   delete the results of an earlier run, and run every stage again
 
-Environment variables; by default, the demo encoder learns from the sample data in ./exp:
+Environment variables; by default, the demo encoder learns from the sample data, with results in ./exp:
   BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
   BERT_PREMODELS     folder of TF1 BERT checkpoints, such as uncased_L-12_H-768_A-12 (base)
   BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; overrides BERT_NAME
@@ -31,7 +31,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
@@ -120,9 +120,8 @@ class Recipe(NamedTuple):
         return [self._on_nli()._stage("NLI fine-tuning", "", flags, train=True)] if self.with_nli else []
 
     def plain(self, pooling: str, title: str) -> Stage:
-        return self._stage(
-            title, f"_{self.folder.name}_{pooling}", {**_NO_TRAINING, "sentence_embedding_type": pooling}
-        )
+        flags = {**_NO_TRAINING, "sentence_embedding_type": pooling}
+        return self._stage(title, f"_{self.folder.name}_{pooling}", flags)
 
     def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Stage, Stage]:
         """Return the stages that learn a flow and score it."""
@@ -251,14 +250,12 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return Table(columns, [*rows, total], notes=WHY_FLOW if falls else (), has_total=True)
 
 
-def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
-    runs: list[records.SeedRun] = []
+def seed_runs(outcomes: Iterable[Outcome]) -> Iterator[records.SeedRun]:
     for stage, _, scores in outcomes:
         assert scores is not None, "every stage of a row predicts"
         (task_scores,) = scores.tasks.values()
         seed, directory = stage.settings.training.seed, str(stage.settings.output_dir)
-        runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=task_scores))
-    return runs
+        yield records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=task_scores)
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:

@@ -117,15 +117,10 @@ _KINDS = {kind.__struct_config__.tag: kind for kind in Result.__subclasses__() i
 _KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
 
 
-def kind_of(path: pathlib.Path) -> type[Result] | None:
-    """Return the type of a result file, or None for other JSON."""
-    values = read_json(path, object, expected="results of bert-flow", versioned=False)
-    return _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
-
-
 def read_result(path: pathlib.Path) -> Result | None:
     """Return the result in a JSON file, or None for other JSON."""
-    kind = kind_of(path)
+    values = read_json(path, object, expected="results of bert-flow", versioned=False)
+    kind = _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
     return read_json(path, kind, expected=f"results of bert-flow, {kind.__name__}") if kind else None
 
 

@@ -15,9 +15,7 @@ from bert_flow_tf.results.verdict import verdict, verdict_table
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Result
 from glow.config import DEFAULT_CONFIG
 
-_PROTOCOLS = [
-    "wmean: mean over sub-sets, weighted by their pairs (the paper); all pairs: one correlation (later papers)."
-]
+_PROTOCOLS = "wmean: mean over sub-sets, weighted by their pairs (the paper); all pairs: one correlation (later ones)."
 _COMPARED = (
     "paper: the row of Tables 2 to 4 (for a flow on train only, the original's README) with the same encoder, training "
     "and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow."
@@ -56,7 +54,7 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
     columns += ["without flow", "change", "paper", "Table 8", "TF1 code"]
     lengths = sorted({row.model.max_seq_length for row in rows})
     title = [f"{' or '.join(map(str, lengths))} word pieces", *(_learning(row.model.flow) for row in rows)]
-    notes = [*(_PROTOCOLS if any(row.protocol for row in rows) else ()), *(WHY_FLOW if falls else ())]
+    notes = [*([_PROTOCOLS] if any(row.protocol for row in rows) else ()), *(WHY_FLOW if falls else ())]
     return Table(columns, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
 
 
@@ -121,12 +119,8 @@ def literature_table() -> Table:
         scores = (row["spearman_x100"].get(task) for task in tasks)
         rows.append([*(row[name] for name in about), *map(number, scores), number(row.get("average")), row["source"]])
     columns = (*(name.replace("_", " ") for name in about), *tasks, "average", "source")
-    return Table(
-        columns,
-        rows,
-        "Spearman x100 in later papers",
-        [f"Why they differ: {why}." for why in found["why_they_disagree"]],
-    )
+    notes = [f"Why they differ: {why}." for why in found["why_they_disagree"]]
+    return Table(columns, rows, "Spearman x100 in later papers", notes)
 
 
 def model_in_words(model: Model) -> str:

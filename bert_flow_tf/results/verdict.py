@@ -50,9 +50,8 @@ def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> 
 
 def verdict_table(claims: Sequence[Claim]) -> Table:
     note = f"{SAME} equal up to rounding; {ALIKE} statistically indistinguishable, or near; {DIFFERENT} different; "
-    return Table(
-        ("same as the original?", "", "deviation", "limit", "evidence"), claims, notes=[f"{note}{NOT_RUN} not run."]
-    )
+    columns = ("same as the original?", "", "deviation", "limit", "evidence")
+    return Table(columns, claims, notes=[f"{note}{NOT_RUN} not run."])
 
 
 def _computed(verification: Verification) -> Iterator[Claim]:

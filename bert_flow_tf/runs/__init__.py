@@ -1,1 +1,1 @@
-"""A run on disk: settings, folder, checkpoints."""
+"""A run on disk: settings, folder, records."""

@@ -39,7 +39,7 @@ class Encoder(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str | None  # "demo", "base", "large" or None
     handle: str  # TF-Hub handle, name or folder
-    fingerprint: str | None  # digest of weights, graph and vocabulary; None in a run that trains it
+    fingerprint: str | None  # `encoder.source.EncoderSource.fingerprint`; None in a run that trains it
     weights: str | None  # digest of the weights; None in the `config.json` of a run that trains them
     fine_tuning: Training | None = None  # None for an encoder as published
 
@@ -60,7 +60,7 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The claim about a calibration, by pairs or else the witness."""
 
-    claim: str  # "helps", "harms", "no clear change", or "not judged" without texts
+    claim: str  # "helps", "harms", "no clear change", or "not judged"
     words: str  # the lines that `fit` prints, with figures and what they were measured on
 
     def __str__(self) -> str:

@@ -101,7 +101,9 @@ class ModelSettings(Settings):
     bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
     vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
     init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
-    do_lower_case: bool | None = _neutral(None, "Lower-case the text; by default, the vocabulary decides.")
+    do_lower_case: bool | None = _neutral(
+        None, "Lower-case the text; by default, the folder's name decides, else the vocabulary."
+    )
     sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
     max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", ge=3, lt=2**31)
     pad_to_max_seq_length: bool = flag(False, "Pad all batches to --max_seq_length, as the original does.")
@@ -153,8 +155,8 @@ class TrainingSettings(Settings):
     early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
     save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; one epoch with --early_stopping.", ge=1)
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", ge=1)
-    start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
-    throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
+    start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation runs once, after training.")
+    throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation runs once, after training.")
     flow_ddi: bool = flag(False, "Initialise the flow from a batch; the original never runs its code for this.")
     cache_embeddings: bool = flag(False, "Compute the flow's inputs once, without dropout; this is faster.")
     use_xla: bool = flag(False, "Compile with XLA.")

@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, kw_only=True):
 
 
 class Parts:
-    """The parts of a complete folder of embeddings."""
+    """Read a complete folder of embeddings."""
 
     def __init__(self, folder: str | os.PathLike) -> None:
         self._folder = pathlib.Path(folder)
@@ -154,9 +154,8 @@ def input_files(
     kept = tuple(keep or [column or "sentence"])
     if EMBEDDING in kept:
         raise ArgumentError(f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others")
-    files = [
-        InputFile(path, file_format or input_format(path), column, kept, no_header) for path in dict.fromkeys(paths)
-    ]
+    formats = {path: file_format or input_format(path) for path in paths}
+    files = [InputFile(path, one, column, kept, no_header) for path, one in formats.items()]
     for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
         if value not in (None, "sentence") and any(file.file_format == "text" for file in files):
             raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")

@@ -113,7 +113,7 @@ def export_model(
         expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
         description = Description(
             encoder_fingerprint=model.source.fingerprint,
-            do_lower_case=model.source.do_lower_case,
+            do_lower_case=model.source.record.do_lower_case,
             sentence_embedding_type=model.sentence_embedding_type,
             max_seq_length=model.max_seq_length,
             embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
@@ -165,14 +165,10 @@ def _check(path: pathlib.Path, found: np.ndarray, expected: np.ndarray, toleranc
     cosine = float((np.sum(expected * found, axis=1) / norms).min())
     # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail both comparisons.
     is_close = (np.abs(found - expected) <= tolerance * np.maximum(1.0, np.abs(expected).max(axis=0))).all()
-    if not (cosine >= BFLOAT16_MIN_COSINE if dtype == "bfloat16" else is_close):
-        limit = (
-            f"a cosine of {BFLOAT16_MIN_COSINE} or more"
-            if dtype == "bfloat16"
-            else f"{tolerance:.0e} of a channel's size"
-        )
-        measured = f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f})"
-        raise UserError(
-            f"{path}: the written files differ from the model by {measured}, expected {limit}; nothing was written"
-        )
+    limit = f"{tolerance:.0e} of a channel's size"
+    if dtype == "bfloat16":
+        is_close, limit = cosine >= BFLOAT16_MIN_COSINE, f"a cosine of {BFLOAT16_MIN_COSINE} or more"
+    if not is_close:
+        measured = f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}), expected {limit}"
+        raise UserError(f"{path}: the written files differ from the model by {measured}; nothing was written")
     return Exported(path, difference, largest, cosine)

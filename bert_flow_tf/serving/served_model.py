@@ -20,7 +20,7 @@ from bert_flow_tf.serving.formats import DESCRIPTION_FILE
 
 
 def write_savedmodel(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
-    """Write a version's folder; return the embeddings of the reloaded SavedModel.
+    """Write a version, load it again, and return its embeddings.
 
     Raises:
       UserError: it cannot be loaded again.
@@ -85,7 +85,7 @@ class ServedBertFlow(tf.Module):
 
     Each accepts any number of rows, even 0, and pads to the longest sentence of the batch. An invalid input (rank,
     length, an id outside the vocabulary) gives an InvalidArgument error that names the input. Bytes that are not UTF-8
-    are dropped, as in the original; an empty sentence has no word pieces.
+    are dropped, as in the original; an empty sentence is [CLS] and [SEP] alone.
 
     The flow is folded if possible; otherwise it would take a tenth of the encoder's time for a single sentence. Folding
     changes embeddings only by rounding.
@@ -99,9 +99,8 @@ class ServedBertFlow(tf.Module):
         if flow is not None:
             self.flow_variables = list(flow.variables_by_path.values()) if self._latents == flow.forward else []
             # A tf.function lets the signatures share its constants.
-            self._latents = tf.function(
-                self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], tf.float32)]
-            )
+            spec = tf.TensorSpec([None, flow.event_size], tf.float32)
+            self._latents = tf.function(self._latents, input_signature=[spec])
         pooled = encoder.in_bfloat16() if description.dtype == "bfloat16" else encoder
         # Keras would also save a layer's functions with dropout, so the module holds only its variables.
         self.encoder_variables = list(pooled.variables_by_name.values())

@@ -1,1 +1,1 @@
-"""A run's training: pairs, schedule, devices, callbacks, scoring."""
+"""Training of runs, of `fit` and of `pretrain`, and their scores."""

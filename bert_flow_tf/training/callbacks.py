@@ -23,7 +23,7 @@ Logs = Mapping[str, float]
 
 
 class Checkpoints:
-    """A run's last `kept` checkpoints: the step and all parts but None."""
+    """Save and restore step and parts, except None, in `kept` checkpoints."""
 
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
@@ -143,9 +143,8 @@ def fit(
     with Signals() as signals:
         model.fit(batches, steps_per_epoch=left, callbacks=[steps, signals, *others], verbose=0)
     if signals.received:
-        logging.warning(
-            "Stopped by signal %d at step %d: rerun the same command to resume", signals.received, int(steps.step)
-        )
+        advice = "rerun the same command to resume"
+        logging.warning("Stopped by signal %d at step %d: %s", signals.received, int(steps.step), advice)
         raise KeyboardInterrupt
 
 

@@ -86,7 +86,7 @@ class Workers:
         return int(self.strategy.reduce(tf.distribute.ReduceOp.SUM, chief_value, axis=None))
 
     @contextlib.contextmanager
-    def noticing_loss(self) -> Iterator[None]:
+    def noticing_lost_worker(self) -> Iterator[None]:
         """Raise `LostWorker` if another worker ends within the block."""
         try:
             yield

@@ -116,7 +116,7 @@ def token_batches(
       order: the dataset of `ordered`.
       pack: function from word pieces, int32 [n, (t)], to tokens, see `Tokenizer.pack`.
     """
-    labels, size = tf.constant(pairs.labels), _batch_size(order)
+    labels, size = tf.constant(pairs.labels), order.element_spec[1].shape[0]
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
@@ -129,10 +129,6 @@ def token_batches(
     return for_replicas(order.skip(skip_steps).map(batch, num_parallel_calls=1, deterministic=True))
 
 
-def _batch_size(order: tf.data.Dataset) -> int:
-    return order.element_spec[1].shape[0]
-
-
 def embedded_batches(
     pairs: Pairs, order: tf.data.Dataset, embed: Embed, width: int, steps: int, skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
@@ -141,7 +137,7 @@ def embedded_batches(
     `embed` gets the sentences of many steps at once, so that sentences of similar length share a batch. The groups do
     not depend on `skip_steps`, so a resumed run has the same bits.
     """
-    size = _batch_size(order)
+    size = order.element_spec[1].shape[0]
     group = max(1, SENTENCES_AHEAD // (2 * size))
     groups_done, steps_done = divmod(skip_steps, group)
     groups = order.take(steps).batch(group).skip(groups_done)

@@ -28,7 +28,7 @@ from bert_flow_tf.training.train import Stages, Trainer, compiled_model, new_bat
 
 
 class Run:
-    """A folder, settings and workers; no function below sees all settings.
+    """Train, load, evaluate and predict in one run's folder.
 
     Args:
       folder: the run's folder; None to score a checkpoint without a run.
@@ -62,7 +62,7 @@ class Run:
           LostWorker: another worker has ended.
           KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
         """
-        with self.workers.noticing_loss():
+        with self.workers.noticing_lost_worker():
             return self._train(Stages())
 
     def _train(self, stages: Stages) -> Trained:

@@ -271,6 +271,10 @@ def test_density_inverse_and_samples_are_the_flows(loaded, tiny_encoder_dir):
     expected = loaded.flow.log_prob(u).numpy()
     np.testing.assert_allclose(loaded.log_prob(SENTENCES), expected, rtol=1e-4)
     assert loaded.log_prob("w4") == pytest.approx(expected[1], rel=1e-4)
+    without = loaded.log_prob("w4 w1")
+    loaded.prompts, loaded.default_prompt_name = {"query": "w4 "}, "query"
+    # The flow has learned sentences with their prompt.
+    assert loaded.log_prob("w1") == without
     np.testing.assert_allclose(loaded.bits_per_dim(SENTENCES), -expected / (32 * np.log(2)), rtol=1e-4)
     np.testing.assert_allclose(loaded.inverse(loaded.encode(SENTENCES)), u, rtol=0, atol=1e-4)
     np.testing.assert_allclose(loaded.inverse(loaded.encode("w4")), u[1], rtol=0, atol=1e-4)

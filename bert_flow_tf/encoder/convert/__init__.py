@@ -1,1 +1,1 @@
-"""Convert BERT weights of other formats to a TF-Hub encoder."""
+"""Read BERTs of TF1, TF-Hub and Hugging Face; write encoder folders."""

@@ -2,7 +2,7 @@
 
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
-from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, check_arrays, read_tf1_config, variable_shapes
+from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, check_arrays, read_bert_config, variable_shapes
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import AnyPath
 
@@ -24,7 +24,7 @@ def read_tf1(
       do_lower_case: True if the vocabulary is uncased; None to detect it, see `tokenizer.is_uncased`.
     """
     prefix = checkpoint_prefix(checkpoint)
-    config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
+    config = read_bert_config(config_file or prefix.parent / BERT_CONFIG_FILE, gelu="gelu_tanh")
     vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
     do_lower_case = is_uncased(do_lower_case, vocab, prefix.absolute().parent.name)
     stored, shapes = Checkpoint(prefix), variable_shapes(config)

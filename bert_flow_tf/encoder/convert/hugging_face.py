@@ -35,7 +35,7 @@ from bert_flow_tf.files.reading import reading
 
 # Older versions say mean_tokens and cls_token.
 _POOLINGS = LIBRARY_NAMES | {"cls": "paper-cls"}
-# A tokenizer's longer limit is its number of positions, not the model's own length.
+# A tokenizer's limit of 256 or more is the number of positions, not a length that the model was trained for.
 _DEFAULT_LENGTH, _LONGEST = 512, 256
 # The types of safetensors that a BERT may have.
 _TYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "BF16": tf.bfloat16.as_numpy_dtype, "I64": "i8", "I32": "i4"}

@@ -27,7 +27,7 @@ from bert_flow_tf.encoder.weights import (
 )
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import check_writable
-from bert_flow_tf.files.reading import AnyPath, file_digest, reading
+from bert_flow_tf.files.reading import file_digest, reading
 from bert_flow_tf.files.user_cache import cache_root, print_download
 from bert_flow_tf.runs.record import EncoderFiles
 
@@ -53,7 +53,7 @@ _TABLES = ("word_embeddings", "position_embedding", "type_embeddings")
 def read_tf_hub(
     encoder_dir: pathlib.Path, preprocess_dir: pathlib.Path, name: str, recorded: EncoderFiles | None = None
 ) -> Pretrained | Program:
-    """Read a BERT's variables, vocabulary and case, or another `Program`.
+    """Read a BERT as `Pretrained`, any other encoder as `Program`.
 
     The SavedModel runs once. An encoder is a BERT if tf-models' names and an activation give its outputs. The dropout
     rates, which a SavedModel does not show, are BERT's 0.1.
@@ -103,9 +103,7 @@ def read_tf_hub(
     return Pretrained(msgspec.structs.replace(bert.config, vocab_size=len(vocab)), vocab, arrays, record, digest)
 
 
-def find_saved_model(
-    handle: str, part: str, argument: str, cache_dir: AnyPath | None = None
-) -> tuple[str, pathlib.Path]:
+def find_saved_model(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:
     """Return a handle or absolute path, and the folder of its SavedModel.
 
     Args:
@@ -122,7 +120,7 @@ def find_saved_model(
     from tensorflow_hub.resolver import tfhub_cache_dir
 
     # TensorFlow Hub's default cache in /tmp may belong to another user. TFHUB_CACHE_DIR overrides this flag.
-    flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root(cache_dir) / "tfhub"))
+    flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root() / "tfhub"))
     try:
         cached = pathlib.Path(tfhub_cache_dir() or "", hashlib.sha1(handle.encode()).hexdigest())
         if "://" in handle and not cached.exists():

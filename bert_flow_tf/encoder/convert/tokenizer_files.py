@@ -86,15 +86,12 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
             lowercase=settings.do_lower_case is not False,
         )
         theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    elif (found := theirs.encode("a").ids) != (wanted := _packed(theirs)):
-        raise UserError(f"{path}: post_processor: found the ids {found} for 'a', expected {wanted}; {INSTEAD}")
+    else:
+        cls, sep = (theirs.token_to_id(token) for token in ("[CLS]", "[SEP]"))
+        found, wanted = theirs.encode("a").ids, [cls, *theirs.encode("a", add_special_tokens=False).ids, sep]
+        if found != wanted:
+            raise UserError(f"{path}: post_processor: found the ids {found} for 'a', expected {wanted}; {INSTEAD}")
     return vocab, _equal_rules(theirs, vocab, path if path.is_file() else folder / VOCAB_FILE)
-
-
-def _packed(theirs: "tokenizers.Tokenizer") -> list[int | None]:
-    """Return the ids of [CLS], "a" and [SEP]."""
-    cls, sep = (theirs.token_to_id(token) for token in ("[CLS]", "[SEP]"))
-    return [cls, *theirs.encode("a", add_special_tokens=False).ids, sep]
 
 
 def _add_tokens(theirs: "tokenizers.Tokenizer", settings: ModelSettings, path: pathlib.Path) -> list[str]:

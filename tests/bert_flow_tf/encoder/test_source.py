@@ -114,6 +114,7 @@ def test_fingerprint_is_that_of_the_contents(tiny_trio, tiny_source, small_encod
 
 def test_encoders_of_tf_hub_are_fetched_once(small_hub_dir, small_source, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("TFHUB_CACHE_DIR", raising=False)
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
     cache = tmp_path / "cache" / "tfhub"
     for name in ("encoder", "preprocess"):
         (tmp_path / "tiny" / name).mkdir(parents=True)
@@ -121,7 +122,7 @@ def test_encoders_of_tf_hub_are_fetched_once(small_hub_dir, small_source, tmp_pa
         shutil.move(archive, tmp_path / "tiny" / name / "1")
     with served(tmp_path) as url:
         handles = {"bert_hub": f"{url}/tiny/encoder/1", "preprocess_hub": f"{url}/tiny/preprocess/1"}
-        source = resolve_encoder(**handles, cache_dir=tmp_path / "cache")
+        source = resolve_encoder(**handles)
         assert (source.bert_hub, source.fingerprint) == (handles["bert_hub"], small_source.fingerprint)
         assert str(cache) in capsys.readouterr().err
         monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
@@ -129,7 +130,7 @@ def test_encoders_of_tf_hub_are_fetched_once(small_hub_dir, small_source, tmp_pa
         assert len(list((tmp_path / "hub").glob("*/saved_model.pb"))) == 2
     monkeypatch.delenv("TFHUB_CACHE_DIR")
     capsys.readouterr()
-    assert resolve_encoder(**handles, cache_dir=tmp_path / "cache").files == source.files
+    assert resolve_encoder(**handles).files == source.files
     assert capsys.readouterr().err == ""
 
 
@@ -185,6 +186,7 @@ def test_the_demo_encoder_is_made_once_with_tf1s_gelu(small_hugging_face_dir, tm
 
     monkeypatch.setattr(encoder_source, "downloaded", downloaded)
     monkeypatch.setattr(encoder_source, "write_encoder_folder", write_encoder_folder)
-    (folder,) = {encoder_source.demo_encoder_dir(tmp_path / "cache") for _ in range(2)}
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
+    (folder,) = {encoder_source.demo_encoder_dir() for _ in range(2)}
     assert (folder / "source.json").read_text() == "gelu_tanh"
     assert len(asked) == 1

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
-from bert_flow_tf.encoder.weights import check_arrays, read_tf1_config
+from bert_flow_tf.encoder.weights import check_arrays, read_bert_config
 from tests.refusals import user_error
 
 KERNEL = "bert/encoder/layer_1/output/dense/kernel"
@@ -66,4 +66,4 @@ def test_a_configuration_that_cannot_be_built_is_named(golden_dir, tmp_path, cha
     fields = json.loads((golden_dir / "bert_tiny" / "bert_config.json").read_text())
     (tmp_path / "bert_config.json").write_text(json.dumps(fields | change))
     with user_error("bert_config.json: ", *change, found):
-        read_tf1_config(tmp_path / "bert_config.json")
+        read_bert_config(tmp_path / "bert_config.json")

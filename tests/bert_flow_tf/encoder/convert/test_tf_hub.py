@@ -44,7 +44,7 @@ def in_bfloat16(outputs):
 def test_a_bert_is_read_with_its_activation_and_case(small_hub_dir, small_source):
     source = resolve_encoder(bert_hub=small_hub_dir)
     assert isinstance(source.pretrained, Pretrained) and source.fingerprint == small_source.fingerprint
-    assert (source.pretrained.config.hidden_act, source.do_lower_case) == ("gelu_erf", False)
+    assert (source.pretrained.config.hidden_act, source.record.do_lower_case) == ("gelu_erf", False)
     # The SavedModel does not show dropout's rates.
     assert source.pretrained.config.hidden_dropout_prob == 0.1
 

@@ -43,7 +43,9 @@ def test_ids_and_states_are_those_of_transformers(folders, texts, name):
     pieces = tokenizer.tokenize(tf.constant(texts))
     found = tokenizer.pack(pieces, LENGTH, pad_to_max=True)["input_word_ids"]
     same = np.all(found == expected["input_ids"], axis=1)
-    np.testing.assert_array_equal(same, [not is_tokenized_otherwise(text, source.do_lower_case) for text in texts])
+    np.testing.assert_array_equal(
+        same, [not is_tokenized_otherwise(text, source.record.do_lower_case) for text in texts]
+    )
     values = {"avg": expected["mean"][1], "paper-cls": expected["first"][1], "avg-last-last-2": expected["mean"][0]}
     if "pooled" in expected:
         values["cls"] = expected["pooled"]
