@@ -11,6 +11,7 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.runs.record import made_by
 from bert_flow_tf.runs.settings import FitSettings
 
@@ -50,14 +51,17 @@ def compare(
     opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer})
     opt.check_one_of({"input": sentences, "glue_dir": data["glue_dir"]})
     for method in methods:
-        FitSettings(method=method)
+        try:
+            FitSettings(method=method)
+        except ArgumentError as error:
+            raise UserError(f"--methods: {str(error).removeprefix('method: ')}") from error
     path = locked_file(out, overwrite=overwrite) if out else None
     task: Task | None = data["task"] if data["glue_dir"] else None
     pairs: Pairs | None
     if task:
         given, pairs = _of_task(task, data["glue_dir"])
     else:
-        given = list(sentences or ())
+        given = [sentence for sentence in sentences or () if sentence.strip()]
         pairs = opt.read_pairs(data["pairs"], data["pair_columns"]) if data["pairs"] else None
     from bert_flow_tf.calibrated import compare
     from bert_flow_tf.evaluation.witness import recommended

@@ -11,6 +11,7 @@ import numpy as np
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import thresholds
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
 from bert_flow_tf.scale.shards import input_files
@@ -29,7 +30,6 @@ _ROWS = 256
 @click.option(
     "--false_matches",
     type=click.FloatRange(0, 1, True, True),
-    default=1e-4,
     metavar="X",
     help="Without --threshold: share of random pairs above it.  [default: 0.0001]",
 )
@@ -41,7 +41,7 @@ def duplicates(
     input_format: str | None,
     keep: list[str] | None,
     threshold: float | None,
-    false_matches: float,
+    false_matches: float | None,
     out: str,
     overwrite: bool,
     **columns: Any,
@@ -53,6 +53,10 @@ def duplicates(
     columns and the sentence. --false_matches bounds matches of unrelated sentences, not of those that differ in a
     detail.
     """
+    if threshold is not None and false_matches is not None:
+        raise click.UsageError("found --threshold and --false_matches, expected at most one of them")
+    if not out.endswith(".csv"):
+        raise UserError(f"--out={out}: found another ending, expected .csv")
     path = locked_file(out, overwrite=overwrite)
     files = input_files(inputs, file_format=input_format, keep=keep, **columns)
     sentences, kept = list[str](), list[tuple]()
@@ -63,14 +67,14 @@ def duplicates(
     different = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
     if len(different) < 2:
         raise UserError(f"--input: found {len(different)} different sentences, expected 2 or more")
-    loaded = model.load()
-    u = loaded.encode(list(different), normalize_embeddings=True)
+    share = false_matches or 1e-4
     if threshold is None:
-        from bert_flow_tf.evaluation.thresholds import threshold as choose
-
-        found = choose(u, false_matches)
+        thresholds.check_enough(len(different), share)
+    u = model.load().encode(list(different), normalize_embeddings=True)
+    if threshold is None:
+        found = thresholds.threshold(u, share)
         threshold = found.cosine
-        click.echo(f"threshold: one in {1 / false_matches:,.0f} random pairs exceeds a cosine of {found}")
+        click.echo(f"threshold: one in {1 / share:,.0f} random pairs exceeds a cosine of {found}")
     groups, nearest = similar_groups(u, threshold)
     rows = np.array([different[sentence] for sentence in sentences])
     members = collections.Counter(groups[rows].tolist())

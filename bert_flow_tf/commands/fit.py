@@ -79,7 +79,7 @@ def fit(
         if encoder.kind == "Hugging Face" and encoder.pooling:
             # Only a sentence-transformers folder has its own pooling.
             trained = "this encoder was trained for cosine similarity"
-            click.echo(f"{trained}; a flow often lowers its scores (docs/witness.md)", err=True)
+            click.echo(f"{trained}; a flow often lowers its scores: see bert-flow compare", err=True)
         if embeddings:
             learned.fit_dataset(embeddings, settings, pairs=arguments["pairs"])
         else:

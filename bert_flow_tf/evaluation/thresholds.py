@@ -9,6 +9,16 @@ from bert_flow_tf.runs.record import Threshold
 _MOST_ROWS, _RESAMPLES = 4000, 200
 
 
+def check_enough(sentences: int, false_matches: float) -> None:
+    """Raise `ArgumentError` if fewer than 10 pairs would exceed a threshold."""
+    if not 0 < false_matches < 1:
+        raise ArgumentError(f"false_matches: found {false_matches}, expected a share above 0 and below 1")
+    n = min(sentences, _MOST_ROWS)
+    if n * (n - 1) // 2 * false_matches < 10:
+        expected = f"expected {int((20 / false_matches) ** 0.5) + 1:,} or more, or a larger share"
+        raise ArgumentError(f"false_matches: found {sentences:,} different sentences for {false_matches:g}, {expected}")
+
+
 def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0) -> Threshold:
     """Return the cosine that the share `false_matches` of random pairs exceeds.
 
@@ -20,17 +30,13 @@ def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0
       false_matches: the share of random pairs, above 0 and below 1.
 
     Raises:
-      UserError: fewer than 10 pairs would exceed the threshold, or an embedding is zero.
+      UserError: see `check_enough`, or an embedding is zero.
     """
-    if not 0 < false_matches < 1:
-        raise ArgumentError(f"false_matches: found {false_matches}, expected a share above 0 and below 1")
+    check_enough(len(embeddings), false_matches)
     rng = np.random.default_rng([seed, 5])
     u = embeddings if len(embeddings) <= _MOST_ROWS else rng.permutation(embeddings)[:_MOST_ROWS]
     n, norms = len(u), np.linalg.norm(u, axis=1, keepdims=True)
     total = n * (n - 1) // 2
-    if total * false_matches < 10:
-        found = f"found {len(embeddings):,} different sentences for false_matches={false_matches:g}"
-        raise UserError(f"threshold: {found}, expected {int((20 / false_matches) ** 0.5) + 1:,} or more")
     if not norms.all():
         raise UserError("threshold: found an embedding of zeros, which has no cosine")
     rows, columns = np.triu_indices(n, 1)

@@ -185,7 +185,7 @@ def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     check_local(path, flag or str(path))
     folder = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise UserError(f"{flag or path}: {folder} is not writable")
+        raise UserError(f"{flag or path}: {folder} is not a writable folder")
 
 
 def _resolve_parents(path: str | os.PathLike) -> pathlib.Path:

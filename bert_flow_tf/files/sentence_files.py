@@ -260,8 +260,9 @@ def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
     if missing := [column for column in names if column not in first]:
         found = ", ".join(first) + ("" if missing[0] == SENTENCE else f", not {missing[0]}")
         likely = next((one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME")
-        likely += suggest(missing[0], first)
-        raise UserError(f"{path}: found the columns {found}; choose one with --column {likely}")
+        option = {SENTENCE: f"--column {likely}", "sentence1": "--pair_columns (similarity: --columns)"}
+        hint = f"; choose with {option[missing[0]]}" if missing[0] in option else ""
+        raise UserError(f"{path}: found the columns {found}{hint}{suggest(missing[0], first)}")
     return names
 
 

@@ -299,7 +299,7 @@ class Job:
                         progress.update(len(sentences))
                         continue
                     if found is not None:
-                        self._check_same("input", "other rows", name)
+                        self._check_same("input", "other rows or kept columns", name)
                     yield Shard(name, sentences, kept, digest)
             except UserError as error:
                 problems.append(error)

@@ -15,6 +15,7 @@ from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
+from glow.quiet import quiet_import
 
 _OPSET = 18
 # These are Hugging Face's names, in the order of `TOKEN_INPUTS`.
@@ -37,7 +38,8 @@ def write_onnx(model: Embedder, description: Description, folder: pathlib.Path) 
         embedding = reduce_dimension(latents(encoder.embed(tokens, portable=True)), description.low_dim)
         return {_OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding}
 
-    with quiet_tensorflow():
+    # TensorFlow's own code writes to stderr when a session starts.
+    with quiet_tensorflow(), quiet_import():
         tf2onnx.convert.from_function(
             tf.function(embed, autograph=False),
             input_signature=[tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS],

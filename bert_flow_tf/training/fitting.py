@@ -151,16 +151,22 @@ def compare(
     """Learn several calibrations of the same embeddings; return their measures.
 
     The arguments are those of `fit_sentences`; of each list of sentences, `encode` is called once. The first row is the
-    encoder without a calibration.
+    encoder without a calibration. A method that fails, such as whitening of few sentences, is left out with a warning.
     """
     cached = functools.cache(lambda texts, label: encode(list(texts), label=label))
-    texts, histories = sentence_list(sentences), dict[str, History]()
+    texts, histories, problems = sentence_list(sentences), dict[str, History](), dict[str, UserError]()
+    options: Any = {"reduce": reduce, "show_progress_bar": show_progress_bar}
     for method in methods:
         one = dataclasses.replace(settings, method=method)
-        options: Any = {"reduce": reduce, "show_progress_bar": show_progress_bar}
-        histories[method] = fit_sentences(
-            lambda some, label: cached(tuple(some), label), texts, one, pairs, **options
-        ).history
+        try:
+            fitted = fit_sentences(lambda some, label: cached(tuple(some), label), texts, one, pairs, **options)
+            histories[method] = fitted.history
+        except UserError as error:
+            problems[method] = error
+    if not histories:
+        raise next(iter(problems.values()))
+    for method, problem in problems.items():
+        warnings.warn(f"compare: {method} is left out: {problem}", stacklevel=3)
     # Not every method has a witness.
     first = max(histories.values(), key=lambda one: one.witness is not None)
     return [compared("none", first, 0), *(compared(method, one, 1) for method, one in histories.items())]

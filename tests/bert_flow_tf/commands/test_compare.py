@@ -10,7 +10,7 @@ from bert_flow_tf import BertFlow, compare
 from bert_flow_tf.commands.duplicates import similar_groups
 from bert_flow_tf.evaluation.witness import Compared, recommended
 from bert_flow_tf.runs.settings import FitSettings
-from tests.refusals import refused, succeeds
+from tests.refusals import refused, succeeds, user_error
 
 SENTENCES = [f"w{i} w{j} w{(i * j) % 17}" for i in range(20) for j in range(15)]
 
@@ -58,6 +58,11 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(tiny
 
     again = compare(encode, given, ["sn", "soft-whitening-0.5"], pairs=columns, settings=FitSettings(batch_size=16))
     assert again[2].spearman == judged.after and len(calls) == len({tuple(one) for one in calls}) == 5
+    with pytest.warns(UserWarning, match="natsv-99 is left out: fit: found 99 directions"):
+        rows = compare(encode, given, ["natsv-99", "sn"], settings=FitSettings(batch_size=16))
+    assert [row.method for row in rows] == ["none", "sn"]
+    with user_error("fit: found 99 directions"):
+        compare(encode, given, ["natsv-99"], settings=FitSettings(batch_size=16))
 
 
 def test_the_best_of_those_that_help_is_recommended():
@@ -71,7 +76,9 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     start = ("compare", "--bert_hub", tiny_encoder_dir, "--input", files[0] / "rows.csv", "--column", "text", "--pairs")
     pairs = files[0] / "pairs.csv"
     assert "pair_columns" in refused(*start, pairs, "--pair_columns", "a,b")
-    assert f"{pairs}: found the columns b, same, a" in refused(*start, pairs)
+    line = refused(*start, pairs)
+    assert f"{pairs}: found the columns b, same, a" in line and "--pair_columns" in line
+    assert "--methods: found 'whitenning'" in refused(*start[:-1], "--methods", "whitenning,flow")
     assert f"{pairs}: cannot be read as two sentences and a number" in refused(
         *start, pairs, "--pair_columns", "a,same,b"
     )
@@ -104,6 +111,10 @@ def test_groups_are_those_of_all_cosines(tiny_encoder_dir, files, tmp_path):
     assert {row[1] for row in equal} == {"1.0000"} and f"{len(rows) - 1} rows" in printed
     assert "groups.csv: exists" in refused(*model, *own)
     assert "random pairs exceeds a cosine of" in succeeds(*model, *own, "--false_matches", 0.01, "--overwrite")
+    assert "--threshold and --false_matches" in refused(*model, *own, "--threshold", 0.5, "--false_matches", 0.01)
+    assert "expected .csv" in refused(*model, *own[:-1], tmp_path / "groups.parquet")
+    line = refused(*model, *own[:-1], tmp_path / "new.csv", "--false_matches", 1e-9)
+    assert line.startswith("--false_matches: found ") and "a larger share" in line
     (tmp_path / "one.txt").write_text("w1\nw1\n")
     assert "found 1 different sentences" in refused(
         *model, "--input", tmp_path / "one.txt", "--out", tmp_path / "x.csv"

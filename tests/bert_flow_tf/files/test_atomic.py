@@ -123,7 +123,7 @@ def test_an_output_that_may_not_be_written_is_named(tmp_path):
         for flag, wanted in ((None, "overwrite=True"), ("--out=x", "--overwrite")):
             with user_error(f"{flag or path}: exists", wanted):
                 output(path, overwrite=False, flag=flag)
-        with user_error(f"--out=a: {file} is not writable"):
+        with user_error(f"--out=a: {file} is not a writable folder"):
             output(file / "a", overwrite=False, flag="--out=a")
     with user_error("found a folder"):
         output_file(folder, overwrite=True)
