@@ -398,6 +398,7 @@ class BertFlow(Embedder):
         self.history_ = fitted.history
         return self
 
+    @suggesting_arguments
     def fit_dataset(
         self,
         folder: str | os.PathLike,

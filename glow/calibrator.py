@@ -1,6 +1,7 @@
 """The flow as a scikit-learn transformer, and its training."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -43,11 +44,13 @@ class FlowTrainer:
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
         # Loop over the batches [k, rows, D] in the graph, because a Python loop would double the time per step.
-        self._steps = tf.function(
+        steps = tf.function(
             lambda u: tf.map_fn(self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype),
             input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
             autograph=False,
         )
+        # TensorFlow would warn of frequent tracing if a process learns five flows, but not of concrete functions.
+        self._steps = functools.cache(steps.get_concrete_function)
 
     def _take_step(self, u: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -78,7 +81,7 @@ class FlowTrainer:
                 if progress.disable and hide_bar is None:
                     logging.info("learning the flow, %s steps", f"{steps:,}")
                 for stack in _stacked(batches):
-                    step_losses = self._steps(tf.constant(X[stack])).numpy()
+                    step_losses = self._steps()(tf.constant(X[stack])).numpy()
                     if not (finite := np.isfinite(step_losses)).all():
                         i = int(np.argmin(finite))
                         at = f"at step {len(losses) + i + 1} of {steps}"
@@ -244,7 +247,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._trainer, self.flow_, self.config_ = trainer, trainer.flow, trainer.flow.config
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """Return the latents z, float32 [n, D], of `X` [n, D]."""
+        """Return the latents z, float32 [n, D], of `X` [n, D].
+
+        It uses the weights of the last `fit`; after assigning variables by hand, call `flow_.forward`.
+        """
         check_is_fitted(self, "flow_")
         return self._trainer.forward(self._checked(X))
 

@@ -62,7 +62,7 @@ def compare(
         given, pairs = _of_task(task, data["glue_dir"])
     else:
         given = [sentence for sentence in sentences or () if sentence.strip()]
-        pairs = opt.read_pairs(data["pairs"], data["pair_columns"]) if data["pairs"] else None
+        pairs = opt.read_pairs(data["pairs"], data["pair_columns"]) if data["pairs"] is not None else None
     from bert_flow_tf.calibrated import compare
     from bert_flow_tf.evaluation.witness import recommended
     from bert_flow_tf.results.records import Comparison

@@ -62,7 +62,10 @@ def fit(
         count = len(open_array(embeddings)) if is_array else Parts(embeddings).rows
     if count < settings.batch_size:
         raise UserError(f"--train_batch_size: found {settings.batch_size}, expected at most the {count} sentences")
-    arguments: dict[str, Any] = {**vars(settings), "pairs": opt.read_pairs(pairs, pair_columns) if pairs else None}
+    arguments: dict[str, Any] = {
+        **vars(settings),
+        "pairs": opt.read_pairs(pairs, pair_columns) if pairs is not None else None,
+    }
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     if kind is CALIBRATION_FOLDER:

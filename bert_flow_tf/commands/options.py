@@ -90,7 +90,12 @@ def setting_options(kind: type[Settings], *only: str) -> Decorator:
 
     def made(values: dict[str, Any]) -> dict[str, Any]:
         others = {name: value for name, value in values.items() if name not in names}
-        return {"settings": chosen(kind, values), **others}
+        try:
+            return {"settings": chosen(kind, values), **others}
+        except ArgumentError as error:
+            name, colon, reason = str(error).partition(":")
+            options = {field.name: field.metadata["option"] or field.name for field in flags_of(kind)}
+            raise ArgumentError(f"{options.get(name, name)}{colon}{reason}") from error
 
     return _converted(field_options(kind, *names), made)
 

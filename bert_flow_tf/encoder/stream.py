@@ -152,7 +152,7 @@ class SentenceBatcher:
     ) -> np.ndarray:
         """Return float32 [n, *shape] of all sentences."""
         with CutTexts(self._max_seq_length) as cuts:
-            if self._of_texts and isinstance(sentences, list) and not (batch_size or show_progress_bar):
+            if self._of_texts and isinstance(sentences, list) and batch_size is None and not show_progress_bar:
                 texts, count = sentence_list(sentences), len(sentences)
                 # [CLS] and [SEP] count, too.
                 if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:

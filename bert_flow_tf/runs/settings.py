@@ -40,7 +40,9 @@ _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-re
 _ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
 # A calibration that `BertFlow.fit` can learn.
 _METHODS = "flow, whitening[-D], soft-whitening-E, sn, natsv-K or sn+natsv-K"
-FIT_METHOD = re.compile(r"flow|whitening(-[1-9]\d*)?|soft-whitening-(\d+\.)?\d+|sn|(sn\+)?natsv-[1-9]\d*")
+FIT_METHOD = re.compile(
+    r"flow|whitening(-[1-9]\d{0,5})?|soft-whitening-(?![0.]+$)(\d{1,5}\.)?\d{1,9}|sn|(sn\+)?natsv-[1-9]\d{0,5}"
+)
 
 
 class Settings:
@@ -58,7 +60,7 @@ class Settings:
             elif choices and value not in choices:
                 known = tuple(map(str, choices))
                 expected = f"expected {' or '.join(known)}{suggest(str(value), known)}"
-            elif field.metadata and value is not None:
+            elif field.metadata and not (value is None and type(None) in typing.get_args(field.type)):
                 # For `str | None`, the limits belong to str.
                 kind = (*typing.get_args(field.type), field.type)[0]
                 try:

@@ -192,7 +192,7 @@ def compared(method: str, history: History, side: int) -> Compared:
 
 
 def _check_different(different: int, count: int, method: str) -> None:
-    if different == 1:
+    if different < 2:
         raise UserError(f"fit: found one sentence {count:,} times, expected different ones")
     if different < _FEW_DIFFERENT:
         meaning = f"a {method} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any others"
@@ -255,6 +255,8 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
     n, width = len(np.unique(embeddings, axis=0)), embeddings.shape[1]
     if method.startswith("whitening"):
         rank = int(method.partition("-")[2] or width)
+        if rank > width:
+            raise UserError(f"fit: found {method}, expected at most the {width} channels")
         if n <= width:
             expected = f"expected more than the {width} channels, or soft-whitening-0.1"
             raise UserError(f"fit: found {n:,} different sentences for {method}, {expected}")
@@ -263,6 +265,8 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
             warnings.warn(f"fit: found {n:,} different sentences; {meaning}", stacklevel=6)
     with _user_errors():
         mean, matrix = affine_calibration(method, embeddings)
+        if not np.isfinite(matrix).all():
+            raise ValueError("found embeddings that do not vary, expected different ones")
     # whitening-D keeps D channels; zeros keep the width of the embeddings, and `truncate_dim=D` cuts them.
     return AffineMap(width, mean, np.pad(matrix, ((0, 0), (0, width - matrix.shape[1]))))
 
@@ -270,7 +274,8 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
 def checked_pairs(pairs: Any) -> Pairs:
     """Return pairs; raise `UserError` for another shape."""
     try:
-        a, b, scores = pairs
+        a, b, scores = ([*side] for side in pairs)
+        scores = [float(score) for score in scores]
         is_valid = not isinstance(pairs, str) and all(isinstance(one, str) for one in (*a, *b))
     except (TypeError, ValueError):
         is_valid = False

@@ -195,9 +195,13 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
         (partial(model.fit, SENTENCES, batch_size=2, dev_fraction=1), "dev_fraction: found 1"),
         (partial(model.fit, SENTENCES, num_train_epochs=2), "num_train_epochs: found an argument", "epochs?"),
         (partial(model.fit, SENTENCES, batch_size="2"), "batch_size: found 2, expected `int`, got `str`"),
+        (partial(model.fit, SENTENCES, seed=None), "seed: found None, expected `int`, got `null`"),
+        (partial(model.fit, SENTENCES, method="soft-whitening-0.0"), "method: found 'soft-whitening-0.0'"),
+        (partial(model.fit, SENTENCES, batch_size=2, method="whitening-33"), "expected at most the 32 channels"),
+        (partial(model.encode, SENTENCES[:1], batch_size=0), "batch_size: found 0"),
         *(
             (partial(model.fit, SENTENCES, pairs=x), "expected (first sentences, second")
-            for x in ("x.tsv", [("a", "b", 1)])
+            for x in ("x.tsv", [("a", "b", 1)], (["w1"], ["w2"], None), (["w1"], ["w2"], ["x"]))
         ),
         *((partial(ask, np.ones([1, 32])), "found a model without a flow") for ask in only_with_a_flow),
         (partial(model.encode, ["w1", None]), "sentences[1]: found"),

@@ -212,3 +212,9 @@ def test_input_is_checked_after_fitting_too(fitted):
         for X, words in ((_with(np.nan), "found NaN in row 4, column 1"), (embeddings(width=6), "6 features")):
             with pytest.raises(ValueError, match=words):
                 method(X)
+
+
+def test_tensorflow_does_not_warn_of_many_flows(caplog):
+    for _ in range(5):
+        FlowCalibrator(**SMALL, epochs=0.2).fit(embeddings())
+    assert "retracing" not in caplog.text

@@ -59,6 +59,8 @@ MISTAKES = {
     "similarity --model . --bert_hub demo a b": "found --model and --bert_hub, expected one of --model, --bert_hub",
     "similarity --model . --max_seq_length 32 a b": "--max_seq_length: missing --bert_hub",
     "similarity --model my_modl a b": "did you mean my_model?",
+    "fit --bert_hub demo --input s.txt --out new --num_train_epochs nan": "--num_train_epochs: found nan",
+    "fit --bert_hub demo --input s.txt --out new --pairs=": "found the ending ''",
     "compare --glue_dir {glue}": "found none, expected one of --model, --bert_hub",
     "compare --bert_hub demo": "found none, expected one of --input, --glue_dir",
     f"{COMPARE} --methods whitenin": "did you mean whitening?",

@@ -4,6 +4,7 @@ import numpy as np
 
 from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.training import fitting
+from tests.refusals import user_error
 
 SENTENCES = [f"sentence {i}" for i in range(200)] * 2
 
@@ -39,3 +40,9 @@ def test_each_progress_bar_says_what_is_encoded():
     a, b = SENTENCES[:20], SENTENCES[20:40]
     fitting.fit_sentences(encode, SENTENCES, FitSettings(method="whitening"), (a, b, list(range(20))))
     assert labels == ["sentences", "held out", "pairs", "pairs", "held out", "held out"]
+
+
+def test_embeddings_that_do_not_vary_are_an_error():
+    settings = FitSettings(method="soft-whitening-0.1", dev_fraction=0)
+    with user_error("fit: found embeddings that do not vary"):
+        fitting.fit_sentences(lambda texts, label: np.ones([len(texts), 8]), SENTENCES, settings)
