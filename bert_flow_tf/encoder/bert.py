@@ -48,7 +48,7 @@ class Bert:
         few: bool = False,
     ) -> None:
         self.config = config
-        self._fused = _FUSED | ({"layer_norm": _layer_norm} if few else {})
+        self._fused = _FUSED | ({"layer_norm": _few_layer_norm} if few else {})
         self._trainable, self._portable = trainable, portable
         self.num_layers, self.hidden_size = config.num_hidden_layers, config.hidden_size
         self._head_size = config.hidden_size // config.num_attention_heads
@@ -259,6 +259,13 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
         image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=LAYER_NORM_EPS, data_format="NCHW"
     )
     return tf.reshape(scaled, tf.shape(x)) * gamma + beta
+
+
+def _few_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+    # Without a custom gradient, because TensorFlow would warn of it when it loads an export.
+    centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
+    deviation = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS)
+    return centred * (deviation * gamma) + beta
 
 
 @tf.custom_gradient

@@ -46,7 +46,7 @@ def test_versions_are_numbered_also_of_two_exports_at_once(sts_model, tmp_path, 
     assert sorted(made) == [tmp_path / "11", tmp_path / "12"]
 
 
-def test_a_version_is_replaced_with_overwrite_alone(small_encoder_dir, tmp_path):
+def test_a_version_is_replaced_with_overwrite_alone(small_encoder_dir, tmp_path, caplog):
     # An encoder with dropout, and a flow that cannot be folded.
     model = BertFlow.from_hub(small_encoder_dir, max_seq_length=10)
     # Another encoder's table of types may have a name that is not known.
@@ -66,6 +66,7 @@ def test_a_version_is_replaced_with_overwrite_alone(small_encoder_dir, tmp_path)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     found = embeddings_of(exported.path, ["The cat sat.", "", "cats"])
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert "custom gradients" not in caplog.text
 
 
 def test_bfloat16_halves_every_matrix_and_its_difference_is_told(sts_model, tmp_path):
