@@ -62,10 +62,8 @@ def fit(
         count = len(open_array(embeddings)) if is_array else Parts(embeddings).rows
     if count < settings.batch_size:
         raise UserError(f"--train_batch_size: found {settings.batch_size}, expected at most the {count} sentences")
-    arguments: dict[str, Any] = {
-        **vars(settings),
-        "pairs": opt.read_pairs(pairs, pair_columns) if pairs is not None else None,
-    }
+    judged = None if pairs is None else opt.read_pairs(pairs, pair_columns)
+    arguments: dict[str, Any] = {**vars(settings), "pairs": judged}
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     if kind is CALIBRATION_FOLDER:
@@ -84,7 +82,7 @@ def fit(
             trained = "this encoder was trained for cosine similarity"
             click.echo(f"{trained}; a flow often lowers its scores: see bert-flow compare", err=True)
         if embeddings:
-            learned.fit_dataset(embeddings, settings, pairs=arguments["pairs"])
+            learned.fit_dataset(embeddings, settings, pairs=judged)
         else:
             learned.fit(texts, **arguments)
         record = learned.record.flow

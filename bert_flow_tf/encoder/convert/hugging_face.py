@@ -170,15 +170,12 @@ def _max_length(bert: pathlib.Path) -> int:
     if settings.do_lower_case:
         raise UserError(f"{path}: do_lower_case: found true, expected it in {folders.TOKENIZER_FILE}")
     # Without this setting, the library uses the tokenizer's length or the number of positions, whichever is smaller.
-    found, positions = (
-        settings.max_seq_length,
-        folders.read_settings(bert / folders.CONFIG_FILE).max_position_embeddings,
-    )
+    found = settings.max_seq_length
+    positions = folders.read_settings(bert / folders.CONFIG_FILE).max_position_embeddings
     if found is not None and not 3 <= found <= (positions or found):
         raise UserError(f"{path}: max_seq_length: found {found!r}, expected 3 to {positions}")
-    lengths = (
-        [found] if found else [folders.read_settings(bert / folders.TOKENIZER_CONFIG_FILE).model_max_length, positions]
-    )
+    tokenizer = bert / folders.TOKENIZER_CONFIG_FILE
+    lengths = [found] if found else [folders.read_settings(tokenizer).model_max_length, positions]
     return min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
 
 
