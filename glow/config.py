@@ -22,6 +22,7 @@ class GlowConfig:
 
     Attributes:
       latent_architecture, top_prior, use_fp16: the original's keys for which only the default is valid.
+      coupling_residual: a key of older files, for which only the default is valid.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
       coupling: "additive", "affine", or another key of `COUPLINGS`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
@@ -45,6 +46,7 @@ class GlowConfig:
     depth: Annotated[int, msgspec.Meta(ge=1, le=256)] = 3
     permutation: bool = True
     use_fp16: bool = False
+    coupling_residual: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(GlowConfig, include_extras=True).items():
@@ -56,8 +58,9 @@ class GlowConfig:
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
         if self.coupling not in COUPLINGS:
             raise ValueError(f"coupling: found {self.coupling!r}, expected one of {', '.join(COUPLINGS)}")
-        if self.use_fp16:
-            raise ValueError("use_fp16: found True, expected False")
+        for name in ("use_fp16", "coupling_residual"):
+            if getattr(self, name):
+                raise ValueError(f"{name}: found True, expected False")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "GlowConfig":

@@ -56,6 +56,7 @@ def test_load_takes_a_name_or_a_path(tmp_path):
         (changed("coupling_dropout", 1.0), "coupling_dropout: found 1.0"),
         (changed("coupling_dropout", float("nan")), "coupling_dropout: found nan"),
         (changed("use_fp16", True), "use_fp16: found True"),
+        (changed("coupling_residual", True), "coupling_residual: found True"),
         (changed("width", 32), "unknown key 'width'"),
         ("{", "invalid flow config"),
         (changed("depth", 10**9), "depth: found 1000000000"),
