@@ -1,4 +1,4 @@
-"""Packaging: ranges of versions here, the exact ones that the scripts install in requirements.txt."""
+"""Packaging: ranges of versions here, the exact ones of the scripts in requirements.txt."""
 
 import pathlib
 import re
@@ -71,7 +71,8 @@ setup(
         "tqdm>=4.42.1",
         "platformdirs>=2.0",
         "tensorflow-serving-api>=2.20,<2.22",
-        # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below 81.
+        # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below
+        # 81.
         "setuptools>=66.1,<81",
     ],
     extras_require={

@@ -2,7 +2,8 @@
 
     python -m benchmarks.early_stopping --encoders demo ENCODER --glue_dir GLUE
 
-learns a flow on sentences of STS-B's training split and prints Spearman × 100 on its dev split, means over the seeds.
+learns a flow on sentences of STS-B's training split and prints Spearman × 100 on its dev split,
+means over the seeds.
 """
 
 import argparse
@@ -22,7 +23,9 @@ from bert_flow_tf.evaluation.protocols import cosines, spearman
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--encoders", nargs="+", required=True, help="as --bert_hub")
     parser.add_argument("--poolings", nargs="+", default=["avg-last-2", "avg", "cls"])
     parser.add_argument("--sizes", nargs="+", type=int, default=[200, 500, 2000, 10000])
@@ -41,11 +44,14 @@ def main() -> None:
         for seed in args.seeds:
             learned = random.Random(seed).sample(sentences, size)
             model.fit(learned, seed=seed, show_progress_bar=False)
-            assert model.record.flow is not None and model.history_ is not None  # `fit` has set both
+            # `fit` has set both
+            assert model.record.flow is not None and model.history_ is not None
             ours = model.after_flow(u), model.after_flow(v)
             steps.append(len(model.history_.losses))
             # As many as `fit` would take at most, but without an end by held-out sentences.
-            epochs = float(max(1, math.ceil(300 * 64 / int(model.record.flow.training.settings["sentences"]))))
+            epochs = float(
+                max(1, math.ceil(300 * 64 / int(model.record.flow.training.settings["sentences"])))
+            )
             model.fit(learned, seed=seed, epochs=epochs, show_progress_bar=False)
             sides = ((u, v), (model.after_flow(u), model.after_flow(v)), ours)
             scores.append([100 * spearman(cosines(*both, "dev"), dev.labels) for both in sides])

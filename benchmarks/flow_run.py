@@ -1,7 +1,8 @@
 """Train and score the flow on STS-B, beside a PyTorch loop.
 
-Both sides are whole processes. The loop uses transformers' BERT, pads to the longest sentence of a batch, and has
-dropout while the flow learns. Each repeat has its own seed. Spearman is measured on the test set.
+Both sides are whole processes. The loop uses transformers' BERT, pads to the longest sentence of a
+batch, and has dropout while the flow learns. Each repeat has its own seed. Spearman is measured on
+the test set.
 """
 
 import contextlib
@@ -61,7 +62,11 @@ def flow_flags(data_dir: str, bert_hub: str, parent: str, seed: int) -> dict[str
 def _run(options: Options, side: Side, seed: int) -> dict:
     with tempfile.TemporaryDirectory(dir=options.folder) as parent:
         flags = flow_flags(f"{options.glue_dir}/STS-B", options.bert_hub, parent, seed)
-        used = side.run("-m", "bert_flow_tf.run_siamese", *(f"--{name}={value}" for name, value in flags.items()))
+        used = side.run(
+            "-m",
+            "bert_flow_tf.run_siamese",
+            *(f"--{name}={value}" for name, value in flags.items()),
+        )
         return used | _scored(options, pathlib.Path(parent, "run", "test_results.tsv"))
 
 
@@ -71,9 +76,13 @@ def _run_pytorch(options: Options, weights: pathlib.Path, seed: int) -> dict:
     flow = {"levels": config.n_levels, "depth": config.depth, "width": config.coupling_width}
     data_dir = f"{options.glue_dir}/STS-B"
     arguments = (weights, data_dir, out, json.dumps(flow), LEARNING_RATE, seed)
-    return peers.peer().run("-m", "benchmarks.torch_peers", "flow_run", *arguments) | _scored(options, out)
+    return peers.peer().run("-m", "benchmarks.torch_peers", "flow_run", *arguments) | _scored(
+        options, out
+    )
 
 
 def _scored(options: Options, predictions: pathlib.Path) -> dict:
-    scores = score_predictions(read_predictions(predictions), TASKS["sts-b"], options.glue_dir, "test")
+    scores = score_predictions(
+        read_predictions(predictions), TASKS["sts-b"], options.glue_dir, "test"
+    )
     return {"spearman": scores["spearman"]}

@@ -1,6 +1,7 @@
 """Time ten steps of siamese training beside a plain PyTorch loop.
 
-`run_siamese` gets one more Keras callback, which waits between blocks of steps while another side takes its turn.
+`run_siamese` gets one more Keras callback, which waits between blocks of steps while another side
+takes its turn.
 """
 
 import contextlib
@@ -72,7 +73,9 @@ def main(arguments: list[str]) -> None:
 
     fit = SiameseBertFlow.fit
 
-    def fit_in_turn(model: SiameseBertFlow, *given: object, callbacks: list, **options: object) -> object:
+    def fit_in_turn(
+        model: SiameseBertFlow, *given: object, callbacks: list, **options: object
+    ) -> object:
         return fit(model, *given, callbacks=[*callbacks, Turns()], **options | {"verbose": 0})
 
     os.environ["TQDM_DISABLE"] = "1"

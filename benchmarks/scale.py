@@ -1,6 +1,7 @@
 """Time `bert-flow encode-folder` on 20,000 sentences, with one and two workers.
 
-The times include the start of the processes. Without Ray, two workers are left out. Another checkout is not measured.
+The times include the start of the processes. Without Ray, two workers are left out. Another
+checkout is not measured.
 """
 
 import contextlib
@@ -15,10 +16,14 @@ ROWS = 20_000
 
 
 def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
-    words = sorted({word for pair in options.pairs("STS-B", "train") for s in pair[:2] for word in s.split()})
+    words = sorted(
+        {word for pair in options.pairs("STS-B", "train") for s in pair[:2] for word in s.split()}
+    )
     rng = random.Random(0)
     path = options.folder / "sentences.txt"
-    path.write_text("".join(f"{' '.join(rng.choices(words, k=rng.randint(4, 20)))}\n" for _ in range(ROWS)))
+    path.write_text(
+        "".join(f"{' '.join(rng.choices(words, k=rng.randint(4, 20)))}\n" for _ in range(ROWS))
+    )
 
     here = options.ours["here"]
 

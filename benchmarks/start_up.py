@@ -1,7 +1,7 @@
 """Time a process from its start to its first embedding.
 
-The process imports the package, loads an encoder that is in the cache and encodes one sentence. The first
-process, which brings files into memory, is not counted.
+The process imports the package, loads an encoder that is in the cache and encodes one sentence. The
+first process, which brings files into memory, is not counted.
 """
 
 import contextlib

@@ -2,8 +2,9 @@
 
     python -m benchmarks.thresholds --encoders demo ENCODER --glue_dir GLUE
 
-chooses a threshold on 1,000 sentences of a text, by `evaluation.thresholds.threshold`, and prints the share of random
-pairs of 1,000 other sentences above it, over ten draws, without a calibration and with a flow.
+chooses a threshold on 1,000 sentences of a text, by `evaluation.thresholds.threshold`, and prints
+the share of random pairs of 1,000 other sentences above it, over ten draws, without a calibration
+and with a flow.
 """
 
 import argparse
@@ -21,7 +22,9 @@ SHARES, DRAWS, ROWS = (1e-3, 1e-2), 10, 1000
 
 
 def sentences_of(task: str, folder: str) -> list[str]:
-    parts = [read_split(get_task(task), f"{folder}/{task}", split) for split in ("train", "dev", "test")]
+    parts = [
+        read_split(get_task(task), f"{folder}/{task}", split) for split in ("train", "dev", "test")
+    ]
     return sorted({sentence for part in parts for sentence in part.sentences_a + part.sentences_b})
 
 
@@ -38,7 +41,9 @@ def shares_above(u: np.ndarray, share: float) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--encoders", nargs="+", required=True, help="as --bert_hub")
     parser.add_argument("--glue_dir", required=True, help="folder that holds STS-B and SICK-R")
     args = parser.parse_args()
@@ -52,7 +57,9 @@ def main() -> None:
             model.fit(sentences[:: max(1, len(sentences) // 2000)], show_progress_bar=False)
             for name, u in (("without flow", pooled), ("with flow", model.after_flow(pooled))):
                 cells = (np.array(shares_above(u, share)) for share in SHARES)
-                words = "".join(f"{one.mean():>12.2e} ({one.min():.1e} to {one.max():.1e})" for one in cells)
+                words = "".join(
+                    f"{one.mean():>12.2e} ({one.min():.1e} to {one.max():.1e})" for one in cells
+                )
                 print(f"{encoder[-22:]:24}{text:12}{name:14}{words}", flush=True)
 
 

@@ -3,9 +3,9 @@
     python -m benchmarks.torch_peers
     python -m benchmarks.torch_peers flow_run WEIGHTS STS-B predictions.tsv FLOW LEARNING_RATE SEED
 
-The first answers requests (`load_encoder`, `warm_up`, `encode`; `load_nli`, `train`; `mlm_gradients`). The second
-learns the flow for one epoch over all splits of STS-B and writes the cosines of its test set. Neither imports
-bert_flow_tf.
+The first answers requests (`load_encoder`, `warm_up`, `encode`; `load_nli`, `train`;
+`mlm_gradients`). The second learns the flow for one epoch over all splits of STS-B and writes the
+cosines of its test set. Neither imports bert_flow_tf.
 """
 
 import json
@@ -25,7 +25,8 @@ from transformers import AutoModel, AutoTokenizer, BertForMaskedLM
 from benchmarks.processes import seconds_of, serve
 
 PAIRS_PER_STEP, MAX_SEQ_LENGTH = 32, 64
-# The keys are the names of the recorded file's arrays, the values those of transformers' parameters.
+# The keys are the names of the recorded file's arrays, the values those of transformers'
+# parameters.
 HEAD = {
     "head_kernel": "cls.predictions.transform.dense.weight",
     "head_bias": "cls.predictions.transform.dense.bias",
@@ -45,7 +46,9 @@ def warm_up(out: str) -> None:
     """Encode some sentences to `out`, and choose the fastest batch size."""
     some = state["sentences"][:1024]
     np.save(out, _encode(some, 32))
-    state["batch_size"] = min((16, 32, 64), key=lambda size: seconds_of(lambda: _encode(some, size)))
+    state["batch_size"] = min(
+        (16, 32, 64), key=lambda size: seconds_of(lambda: _encode(some, size))
+    )
 
 
 def encode() -> dict:
@@ -84,7 +87,11 @@ def load_nli(weights: str, pairs: str, seed: int = 1234) -> None:
         groups[0.0 if name.endswith("bias") or "LayerNorm" in name else 0.01].append(parameter)
     parameters = [{"params": each, "weight_decay": decay} for decay, each in groups.items()]
     rows = json.loads(pathlib.Path(pairs).read_text(encoding="utf-8"))
-    state["nli"] = model, torch.optim.AdamW(parameters, lr=2e-5), AutoTokenizer.from_pretrained(weights)
+    state["nli"] = (
+        model,
+        torch.optim.AdamW(parameters, lr=2e-5),
+        AutoTokenizer.from_pretrained(weights),
+    )
     state["rows"], state["next"] = [rows[i] for i in torch.randperm(len(rows)).tolist()], 0
 
 
@@ -93,12 +100,21 @@ def train(steps: int, rows_per_step: int = 16) -> dict:
     model, optimizer, tokenizer = state["nli"]
     started = time.perf_counter()
     for _ in range(steps):
-        rows = [state["rows"][(state["next"] + i) % len(state["rows"])] for i in range(rows_per_step)]
+        rows = [
+            state["rows"][(state["next"] + i) % len(state["rows"])] for i in range(rows_per_step)
+        ]
         state["next"] += rows_per_step
-        options = {"padding": True, "truncation": True, "max_length": MAX_SEQ_LENGTH, "return_tensors": "pt"}
+        options = {
+            "padding": True,
+            "truncation": True,
+            "max_length": MAX_SEQ_LENGTH,
+            "return_tensors": "pt",
+        }
         tokens = tokenizer([sentence for a, b, _ in rows for sentence in (a, b)], **options)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(tokens), torch.tensor([int(label) for _, _, label in rows])).backward()
+        nn.functional.cross_entropy(
+            model(tokens), torch.tensor([int(label) for _, _, label in rows])
+        ).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return {"seconds": time.perf_counter() - started}
@@ -142,7 +158,11 @@ class Step(nn.Module):
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         in_size, out_size = size // 2, size - size // 2
-        self.actnorm, self.first_norm, self.second_norm = ActNorm(size), ActNorm(width), ActNorm(width)
+        self.actnorm, self.first_norm, self.second_norm = (
+            ActNorm(size),
+            ActNorm(width),
+            ActNorm(width),
+        )
         self.first = nn.Parameter(torch.randn(in_size, width) * 0.05)
         self.second = nn.Parameter(torch.randn(width, width) * 0.05)
         self.last = nn.Parameter(torch.zeros(width, out_size))
@@ -154,7 +174,9 @@ class Step(nn.Module):
         x1, x2 = x.flip(-1).tensor_split([x.shape[-1] // 2], dim=-1)
         h = torch.relu(self.first_norm(x1 @ self.first)[0])
         h = torch.relu(self.second_norm(h @ self.second)[0])
-        return torch.cat([x1, x2 + (h @ self.last + self.b) * torch.exp(3.0 * self.logs)], dim=-1), log_det
+        return torch.cat(
+            [x1, x2 + (h @ self.last + self.b) * torch.exp(3.0 * self.logs)], dim=-1
+        ), log_det
 
 
 class Flow(nn.Module):
@@ -164,7 +186,9 @@ class Flow(nn.Module):
         super().__init__()
         self.size = size
         sizes = [size // 2**level for level in range(levels)]
-        self.levels = nn.ModuleList(nn.ModuleList(Step(one, width) for _ in range(depth)) for one in sizes)
+        self.levels = nn.ModuleList(
+            nn.ModuleList(Step(one, width) for _ in range(depth)) for one in sizes
+        )
 
     def forward(self, u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x, left, log_det = u, [], 0.0
@@ -214,14 +238,21 @@ class Embedder:
     def __call__(self, pairs: list[tuple[str, str]]) -> torch.Tensor:
         """Return embeddings [2n, D]; a pair's rows are neighbours."""
         sentences = [sentence for pair in pairs for sentence in pair]
-        options = {"padding": True, "truncation": True, "max_length": MAX_SEQ_LENGTH, "return_tensors": "pt"}
+        options = {
+            "padding": True,
+            "truncation": True,
+            "max_length": MAX_SEQ_LENGTH,
+            "return_tensors": "pt",
+        }
         tokens = self.tokenizer(sentences, **options)
         states = self.model(**tokens, output_hidden_states=True).hidden_states
         mask = tokens["attention_mask"].unsqueeze(-1).to(states[1].dtype)
         return ((states[1] + states[-1]) * mask).sum(1) / (2.0 * mask.sum(1))
 
 
-def flow_run(weights: str, data_dir: str, out: str, config: str, learning_rate: str, seed: str) -> None:
+def flow_run(
+    weights: str, data_dir: str, out: str, config: str, learning_rate: str, seed: str
+) -> None:
     """Learn the flow with dropout; write the test set's cosines."""
     torch.manual_seed(int(seed))
     splits = {}
@@ -242,7 +273,9 @@ def flow_run(weights: str, data_dir: str, out: str, config: str, learning_rate: 
     with torch.no_grad(), open(out, "w", encoding="utf-8") as file:
         for start in range(0, len(splits["test"]), PAIRS_PER_STEP):
             z = flow(embed(splits["test"][start : start + PAIRS_PER_STEP]))[0].unflatten(0, (-1, 2))
-            file.writelines(f"{cosine}\n" for cosine in torch.cosine_similarity(z[:, 0], z[:, 1]).tolist())
+            file.writelines(
+                f"{cosine}\n" for cosine in torch.cosine_similarity(z[:, 0], z[:, 1]).tolist()
+            )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Compare measures without labels with labelled pairs, over many embedding spaces.
 
-    python -m benchmarks.witness --bounds ENCODER … --tests ENCODER … --glue_dir GLUE --senteval_dir SENTEVAL
+    python -m benchmarks.witness --bounds ENCODER … --tests ENCODER … --glue_dir GLUE --senteval_dir
+    SENTEVAL
 
-learns each calibration on sentences of a text, as `fit` does, and measures it on `fit`'s held-out sentences and on
-labelled pairs of other sentences. Each case is appended to the file `--cases`; a second run skips the cases there. Then
-the command prints how often the claims are right, on the encoders that set the bounds and on those that test them.
+learns each calibration on sentences of a text, as `fit` does, and measures it on `fit`'s held-out
+sentences and on labelled pairs of other sentences. Each case is appended to the file `--cases`; a
+second run skips the cases there. Then the command prints how often the claims are right, on the
+encoders that set the bounds and on those that test them.
 """
 
 import argparse
@@ -34,18 +36,32 @@ Pairs = list[tuple[str, str, float]]
 def texts(glue_dir: str, senteval_dir: str) -> dict[str, tuple[Pairs, Pairs]]:
     """Return each text's pairs, to learn on and to judge by."""
     genres: dict[str, Pairs] = {}
-    for split, columns in (("train", (1, 7, 8, 9)), ("dev", (1, 7, 8, 9)), ("sts-test.csv", (0, 5, 6, 4))):
+    for split, columns in (
+        ("train", (1, 7, 8, 9)),
+        ("dev", (1, 7, 8, 9)),
+        ("sts-test.csv", (0, 5, 6, 4)),
+    ):
         path = pathlib.Path(glue_dir, "STS-B", split if "." in split else f"{split}.tsv")
         for line in path.read_text(encoding="utf-8").splitlines():
             genre, a, b, score = (line.split("\t")[column] for column in columns)
             if score != "score":
-                genres.setdefault(genre.removeprefix("main-").rstrip("s"), []).append((a, b, float(score)))
+                genres.setdefault(genre.removeprefix("main-").rstrip("s"), []).append(
+                    (a, b, float(score))
+                )
 
     def scored(parts: list) -> Pairs:
-        rows = (zip(one.sentences_a, one.sentences_b, map(float, one.labels), strict=True) for one in parts)
+        rows = (
+            zip(one.sentences_a, one.sentences_b, map(float, one.labels), strict=True)
+            for one in parts
+        )
         return list(itertools.chain.from_iterable(rows))
 
-    sick = scored([read_task("sickr", glue_dir=glue_dir, split=one).subsets["sickr"] for one in ("train", "test")])
+    sick = scored(
+        [
+            read_task("sickr", glue_dir=glue_dir, split=one).subsets["sickr"]
+            for one in ("train", "test")
+        ]
+    )
     templates = scored(
         [
             read_task("stsb", glue_dir=str(sample_glue_dir()), split=one).subsets["stsb"]
@@ -100,17 +116,27 @@ def case(encode, learned: list[str], pairs: Pairs, method: str) -> dict[str, flo
 
     values: dict[str, float] = {}
     found = witness(encode, calibrate, held_out)
-    values |= {"mixtures_before": found.before, "mixtures_after": found.after, "directions": found.directions}
+    values |= {
+        "mixtures_before": found.before,
+        "mixtures_after": found.after,
+        "directions": found.directions,
+    }
     sides = {"before": dev, "after": calibrate(dev)}
     near = {name: neighbours(x) for name, x in sides.items()}
     for name, x in sides.items():
         measured = measure_isotropy(x)
-        values |= {f"cosine_{name}": measured.mean_cosine, f"participation_{name}": measured.participation_ratio}
+        values |= {
+            f"cosine_{name}": measured.mean_cosine,
+            f"participation_{name}": measured.participation_ratio,
+        }
         values |= {f"hubness_{name}": hubness(near[name])}
     shared = [len(set(a) & set(b)) for a, b in zip(near["before"], near["after"], strict=True)]
     a, b, gold = (list(column) for column in zip(*pairs, strict=True))
     pairs_before = (encode(a), encode(b))
-    scores = {"before": cosines(*pairs_before, "before"), "after": cosines(*map(calibrate, pairs_before), "after")}
+    scores = {
+        "before": cosines(*pairs_before, "before"),
+        "after": cosines(*map(calibrate, pairs_before), "after"),
+    }
     values |= {f"spearman_{name}": spearman(found, gold) for name, found in scores.items()}
     return values | {"agreement": float(np.mean(shared)) / 10, "sentences": len(held_out)}
 
@@ -123,7 +149,8 @@ def print_claims(cases: list[dict]) -> None:
     tests = groups["encoders that test them"] = [one for one in cases if not one["bounds"]]
     for key in ("method", "text", "encoder"):
         groups |= {
-            f"  {value}": [one for one in tests if one[key] == value] for value in {one[key]: 0 for one in tests}
+            f"  {value}": [one for one in tests if one[key] == value]
+            for value in {one[key]: 0 for one in tests}
         }
     for name, some in groups.items():
         print(f"{name:32}" + "".join(f"{cell:>14}" for cell in _counted(some, 0.0)))
@@ -135,20 +162,29 @@ def print_claims(cases: list[dict]) -> None:
 def _counted(cases: list[dict], least: float) -> list[str]:
     claims: dict[str, list[float]] = {"helps": [], "harms": []}
     for one in cases:
-        found = Witness(one["sentences"], one["mixtures_before"], one["mixtures_after"], one["directions"])
+        found = Witness(
+            one["sentences"], one["mixtures_before"], one["mixtures_after"], one["directions"]
+        )
         kind = found.claim.partition(";")[0]
         if kind in claims and 100 * abs(found.after - found.before) >= least:
             claims[kind].append(100 * (one["spearman_after"] - one["spearman_before"]))
     helps, harms = claims.values()
     right, count = sum(x > 0 for x in helps) + sum(x < 0 for x in harms), len(helps) + len(harms)
     cells = [f"{len(cases)}", f"{100 * count / max(len(cases), 1):.0f} %"]
-    cells += [f"{sum(x > 0 for x in helps)} of {len(helps)}", f"{sum(x < 0 for x in harms)} of {len(harms)}"]
+    cells += [
+        f"{sum(x > 0 for x in helps)} of {len(helps)}",
+        f"{sum(x < 0 for x in harms)} of {len(harms)}",
+    ]
     return [*cells, f"{100 * right / max(count, 1):.1f} %", f"{min(helps, default=0):+.1f}"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bounds", nargs="+", required=True, help="encoders that set the bounds, as --bert_hub")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--bounds", nargs="+", required=True, help="encoders that set the bounds, as --bert_hub"
+    )
     parser.add_argument("--tests", nargs="+", required=True, help="encoders that test them")
     parser.add_argument("--poolings", nargs="+", default=["avg", "avg-last-2", "cls"])
     parser.add_argument("--glue_dir", required=True, help="folder that holds STS-B and SICK-R")
@@ -159,7 +195,10 @@ def main() -> None:
     cases = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     keys = ("encoder", "pooling", "text", "method")
     done = {tuple(one[key] for key in keys) for one in cases}
-    kinds = {name: divided(name, *pairs) for name, pairs in texts(args.glue_dir, args.senteval_dir).items()}
+    kinds = {
+        name: divided(name, *pairs)
+        for name, pairs in texts(args.glue_dir, args.senteval_dir).items()
+    }
     for pooling, encoder in itertools.product(args.poolings, [*args.bounds, *args.tests]):
         name = pathlib.Path(encoder).name
         if {(name, pooling, text, method) for text in kinds for method in METHODS} <= done:
@@ -170,8 +209,14 @@ def main() -> None:
             for method in METHODS:
                 values = (name, pooling, text, method)
                 if values not in done:
-                    found = case(lambda some, cached=cached: cached(tuple(some)), learned, judged, method)
-                    cases.append(dict(zip(keys, values, strict=True)) | {"bounds": encoder in args.bounds} | found)
+                    found = case(
+                        lambda some, cached=cached: cached(tuple(some)), learned, judged, method
+                    )
+                    cases.append(
+                        dict(zip(keys, values, strict=True))
+                        | {"bounds": encoder in args.bounds}
+                        | found
+                    )
                     with path.open("a") as file:
                         file.write(f"{json.dumps(cases[-1])}\n")
     print_claims(cases)

@@ -2,8 +2,8 @@
 
     from bert_flow_tf import BertFlow
 
-Importing the package does not load TensorFlow; the first use of one of its names does. "The original" in its
-documentation is the authors' TF1 code, <https://github.com/bohanli/BERT-flow>.
+Importing the package does not load TensorFlow; the first use of one of its names does. "The
+original" in its documentation is the authors' TF1 code, <https://github.com/bohanli/BERT-flow>.
 """
 
 import importlib
@@ -13,10 +13,24 @@ from glow.quiet import quiet_import
 
 __version__ = "0.1.0"
 
-_MODULES = {"BertFlow": "bert_flow_tf.api", "FlowCalibrator": "glow.calibrator", "UserError": "bert_flow_tf.errors"}
+_MODULES = {
+    "BertFlow": "bert_flow_tf.api",
+    "FlowCalibrator": "glow.calibrator",
+    "UserError": "bert_flow_tf.errors",
+}
 _MODULES |= dict.fromkeys(("calibrate", "compare", "load_calibration"), "bert_flow_tf.calibrated")
-_MODULES |= dict.fromkeys(("FitSettings", "PretrainSettings", "ShardSettings"), "bert_flow_tf.runs.settings")
-__all__ = ["BertFlow", "FitSettings", "FlowCalibrator", "PretrainSettings", "ShardSettings", "UserError", "__version__"]
+_MODULES |= dict.fromkeys(
+    ("FitSettings", "PretrainSettings", "ShardSettings"), "bert_flow_tf.runs.settings"
+)
+__all__ = [
+    "BertFlow",
+    "FitSettings",
+    "FlowCalibrator",
+    "PretrainSettings",
+    "ShardSettings",
+    "UserError",
+    "__version__",
+]
 __all__ += ["calibrate", "compare", "load_calibration"]
 
 

@@ -14,7 +14,13 @@ from absl import logging
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.similarities import ENCODE_PRECISIONS, FUNCTIONS, embeddings_of, quantized, similarities
+from bert_flow_tf.evaluation.similarities import (
+    ENCODE_PRECISIONS,
+    FUNCTIONS,
+    embeddings_of,
+    quantized,
+    similarities,
+)
 from bert_flow_tf.evaluation.thresholds import threshold
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
@@ -49,15 +55,16 @@ class BertFlow(Embedder):
         embeddings = model.encode(sentences)      # float32 [n, D]
         model.similarity("A boat.", sentences)    # cosines [1, n]
         model.save("my_model")                    # BertFlow.from_pretrained("my_model")
-        model.export("exported")                  # exported/1/saved_model.pb, for TensorFlow Serving
+        model.export("exported")                  # exported/1/saved_model.pb, for TensorFlow
+        Serving
 
     `sentences` may be any iterable of strings, such as a list or a generator.
 
     The arguments are those of `model.embedder.Embedder`.
 
     Attributes:
-      history_: `training.fitting.History` of the last `fit` or `fit_dataset`; after `from_pretrained`, its `verdict`,
-        or None.
+      history_: `training.fitting.History` of the last `fit` or `fit_dataset`; after
+        `from_pretrained`, its `verdict`, or None.
     """
 
     history_: fitting.History | Verdict | None = None
@@ -77,24 +84,32 @@ class BertFlow(Embedder):
         """Return a `BertFlow` that has an encoder but no flow.
 
         Args:
-          bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
-            a folder, see `encoder.source.resolve_encoder`; `preprocess_hub` is its preprocess model.
-          pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `encoder.pooling`; by default the encoder's own, or
-            `avg`. The original calls it `sentence_embedding_type`.
-          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the encoder's own, or its
-            number of positions, at most 256.
+          bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub
+            (`ORGANISATION/MODEL`), or a folder, see `encoder.source.resolve_encoder`;
+            `preprocess_hub` is its preprocess model.
+          pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `encoder.pooling`; by default the
+            encoder's own, or `avg`. The original calls it `sentence_embedding_type`.
+          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the
+            encoder's own, or its number of positions, at most 256.
           low_dim: see `model.siamese.reduce_dimension`.
 
         Raises:
           UserError: the encoder cannot be found or read, or an argument is invalid.
         """
         if saved_model.is_saved_model(bert_hub):
-            logging.warning("%s is a saved model: bert_hub loads only its encoder, without the flow", bert_hub)
+            logging.warning(
+                "%s is a saved model: bert_hub loads only its encoder, without the flow", bert_hub
+            )
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         pooling = pooling_name(sentence_embedding_type or pooling or source.record.pooling or "avg")
         if max_seq_length is None:
             max_seq_length = source.record.max_seq_length or min(256, source.max_positions)
-        record = Model(encoder=encoder_record(source), pooling=pooling, max_seq_length=max_seq_length, low_dim=low_dim)
+        record = Model(
+            encoder=encoder_record(source),
+            pooling=pooling,
+            max_seq_length=max_seq_length,
+            low_dim=low_dim,
+        )
         return cls(build_model(source, record).encoder, None, source, record=record, dtype=dtype)
 
     @classmethod
@@ -103,12 +118,15 @@ class BertFlow(Embedder):
         return cls.from_hub("demo", **options)
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False) -> "BertFlow":
+    def from_pretrained(
+        cls, path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
+    ) -> "BertFlow":
         """Load a saved model, a Hub model, a run or a checkpoint.
 
-        `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a checkpoint's prefix. With
-        `warm_up`, some texts are encoded, so that the first request does not wait for a second while TensorFlow traces.
-        Raises `UserError` if it cannot be read, or if the run has not finished.
+        `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
+        checkpoint's prefix. With `warm_up`, some texts are encoded, so that the first request does
+        not wait for a second while TensorFlow traces. Raises `UserError` if it cannot be read, or
+        if the run has not finished.
         """
         if warm_up:
             loaded = cls.from_pretrained(path, dtype=dtype)
@@ -125,7 +143,9 @@ class BertFlow(Embedder):
             return loaded
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
-            raise UserError(f"{checkpoint.parent}: training has not finished; rerun the same command to resume")
+            raise UserError(
+                f"{checkpoint.parent}: training has not finished; rerun the same command to resume"
+            )
         source = recorded_encoder(config)
         model = build_model(source, config.model, num_labels=config.num_labels)
         restore(checkpoint_parts(model, config.encoder_trained), checkpoint)
@@ -148,13 +168,22 @@ class BertFlow(Embedder):
         flow = "no flow" if learned is None else learned.method
         if learned is not None and learned.config is not None:
             flow = f"a flow of {learned.config.n_levels} levels of {learned.config.depth} steps"
-        given = f"pooling={self.sentence_embedding_type!r}, max_seq_length={self.max_seq_length}, dtype={self.dtype!r}"
-        return f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
+        given = (
+            f"pooling={self.sentence_embedding_type!r}, max_seq_length={self.max_seq_length}, "
+            f"dtype={self.dtype!r}"
+        )
+        return (
+            f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
+        )
 
     @overload
-    def encode(self, sentences: Sentences, *, convert_to_tensor: Literal[True], **options: Any) -> tf.Tensor: ...
+    def encode(
+        self, sentences: Sentences, *, convert_to_tensor: Literal[True], **options: Any
+    ) -> tf.Tensor: ...
     @overload
-    def encode(self, sentences: Sentences, *, convert_to_numpy: Literal[False], **options: Any) -> list[tf.Tensor]: ...
+    def encode(
+        self, sentences: Sentences, *, convert_to_numpy: Literal[False], **options: Any
+    ) -> list[tf.Tensor]: ...
     @overload
     def encode(
         self,
@@ -188,19 +217,23 @@ class BertFlow(Embedder):
     ) -> np.ndarray | tf.Tensor | list[tf.Tensor]:
         """Return embeddings, float32 [n, embedding_size], or [embedding_size] for one string.
 
-        The arguments and their order are those of sentence-transformers; see docs/sentence_transformers.md.
+        The arguments and their order are those of sentence-transformers; see
+        docs/sentence_transformers.md.
 
         Args:
           prompt: text to put before each sentence.
           prompt_name: a key of `prompts`, instead of `prompt`.
-          batch_size: sentences per step; None for up to 2,048 word pieces per step, the fastest on CPUs.
+          batch_size: sentences per step; None for up to 2,048 word pieces per step, the fastest on
+            CPUs.
           show_progress_bar: None shows it on a terminal only.
-          precision: "int8", "uint8", "binary" or "ubinary", see `evaluation.similarities.quantized`.
+          precision: "int8", "uint8", "binary" or "ubinary", see
+            `evaluation.similarities.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
           output_value: only the default is supported.
           device: only the default is supported.
-          normalize_embeddings: True scales embeddings to norm 1; False leaves the encoder's own setting, `normalizes`.
+          normalize_embeddings: True scales embeddings to norm 1; False leaves the encoder's own
+            setting, `normalizes`.
           truncate_dim: number of leading channels to keep; None keeps all.
 
         Raises:
@@ -215,7 +248,9 @@ class BertFlow(Embedder):
         ):
             if value not in expected or isinstance(value, bool | float):
                 listed = expected if len(expected) < 9 else (*expected[:2], "…", expected[-1])
-                raise ArgumentError(f"{name}: found {value!r}, expected {', '.join(map(str, listed))}")
+                raise ArgumentError(
+                    f"{name}: found {value!r}, expected {', '.join(map(str, listed))}"
+                )
         prompt = self._prompt(prompt_name) if prompt is None else prompt
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
@@ -239,9 +274,13 @@ class BertFlow(Embedder):
         """Call `encode` with the prompt named "document", "passage" or "corpus", if any."""
         return self._encode_with(("document", "passage", "corpus"), sentences, options)
 
-    def _encode_with(self, names: Sequence[str], sentences: Sentences, options: dict[str, Any]) -> Any:
+    def _encode_with(
+        self, names: Sequence[str], sentences: Sentences, options: dict[str, Any]
+    ) -> Any:
         if options.get("prompt_name") is None and options.get("prompt") is None:
-            options["prompt"] = next((self.prompts[name] for name in names if name in self.prompts), "")
+            options["prompt"] = next(
+                (self.prompts[name] for name in names if name in self.prompts), ""
+            )
         return self.encode(sentences, **options)
 
     def encode_dataset(
@@ -258,12 +297,15 @@ class BertFlow(Embedder):
     ) -> Manifest:
         """Write the embeddings of files as a folder of Parquet files.
 
-        The rows keep the input's order. Memory holds one shard. Repeat the call to resume after an interruption.
+        The rows keep the input's order. Memory holds one shard. Repeat the call to resume after an
+        interruption.
 
         Args:
           inputs: one or several files (text, TSV, CSV, JSON lines or Parquet) or `glob` patterns.
-          settings: rows of a file, stored type, normalization and batch size, see `runs.settings.ShardSettings`.
-          input_format: one of `files.sentence_files.INPUT_FORMATS`; by default from the file's ending.
+          settings: rows of a file, stored type, normalization and batch size, see
+            `runs.settings.ShardSettings`.
+          input_format: one of `files.sentence_files.INPUT_FORMATS`; by default from the file's
+            ending.
           column: the column of the sentences, by default `sentence`.
           keep: the columns to copy beside the embeddings, by default the sentences.
           overwrite: True to replace parts of another model, input or settings.
@@ -293,10 +335,14 @@ class BertFlow(Embedder):
         """Return the embeddings before the flow, float32 [n, D] or [D]."""
         flow = self.require_flow("inverse")
         if self.low_dim > 0:
-            raise UserError(f"inverse: found low_dim {self.low_dim}, which averages latents, expected none")
+            raise UserError(
+                f"inverse: found low_dim {self.low_dim}, which averages latents, expected none"
+            )
         z = np.asarray(z, np.float32)
         if z.ndim not in (1, 2) or z.shape[-1] != flow.event_size:
-            raise UserError(f"inverse: found an array of shape {list(z.shape)}, expected [n, {flow.event_size}]")
+            raise UserError(
+                f"inverse: found an array of shape {list(z.shape)}, expected [n, {flow.event_size}]"
+            )
         return flow.inverse(z).numpy()
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
@@ -318,13 +364,18 @@ class BertFlow(Embedder):
         """Return the similarity of each pair of rows, float32 [n]."""
         a, b = self._embed_both(a, b)
         if len(a) != len(b):
-            raise UserError(f"similarity_pairwise: found {len(a)} and {len(b)} rows, expected the same number")
+            raise UserError(
+                f"similarity_pairwise: found {len(a)} and {len(b)} rows, expected the same number"
+            )
         return FUNCTIONS[self.similarity_fn_name](a, b)
 
     def _embed_both(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
         a, b = embeddings_of(a, "a", self.encode), embeddings_of(b, "b", self.encode)
         if a.shape[1] != b.shape[1]:
-            raise UserError(f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same number")
+            raise UserError(
+                f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same "
+                "number"
+            )
         return a, b
 
     @property
@@ -346,7 +397,9 @@ class BertFlow(Embedder):
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
         if name not in FUNCTIONS:
-            raise ArgumentError(f"similarity_fn_name: found {name!r}, expected {', '.join(FUNCTIONS)}")
+            raise ArgumentError(
+                f"similarity_fn_name: found {name!r}, expected {', '.join(FUNCTIONS)}"
+            )
         self._similarity_fn_name = name
 
     @suggesting_arguments
@@ -366,8 +419,9 @@ class BertFlow(Embedder):
     ) -> "BertFlow":
         """Learn a new flow on sentences without labels; return the model.
 
-        `glow.FlowCalibrator` learns on their embeddings, computed once without dropout, as `run_siamese --flow=1
-        --flow_loss=1 --num_examples=0 --cache_embeddings` does. The model does not change if an error is raised.
+        `glow.FlowCalibrator` learns on their embeddings, computed once without dropout, as
+        `run_siamese --flow=1 --flow_loss=1 --num_examples=0 --cache_embeddings` does. The model
+        does not change if an error is raised.
 
         Args:
           sentences: a repeated sentence counts each time.
@@ -375,7 +429,8 @@ class BertFlow(Embedder):
             `evaluation.calibration.affine_calibration`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           flow_model_config: name of a shipped configuration, or a JSON file.
-          epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most likely.
+          epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most
+            likely.
           batch_size: sentences per step.
           learning_rate: constant.
           seed: of order and initial weights.
@@ -383,17 +438,22 @@ class BertFlow(Embedder):
           show_progress_bar: None shows it on a terminal only.
 
         Raises:
-          UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss is not finite.
+          UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss
+            is not finite.
         """
         flow_model_config = os.fspath(flow_model_config)
         settings: FitSettings = chosen(FitSettings, locals())
         options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}
-        return self._set_fitted(fitting.fit_sentences(self.encode_pooled, sentences, settings, pairs, **options))
+        return self._set_fitted(
+            fitting.fit_sentences(self.encode_pooled, sentences, settings, pairs, **options)
+        )
 
     def _set_fitted(self, fitted: fitting.Fitted) -> "BertFlow":
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
-        record = msgspec.structs.replace(self.record, flow=msgspec.structs.replace(fitted.record, training=training))
+        record = msgspec.structs.replace(
+            self.record, flow=msgspec.structs.replace(fitted.record, training=training)
+        )
         self._set_flow(fitted.calibration, record)
         self.history_ = fitted.history
         return self
@@ -412,8 +472,12 @@ class BertFlow(Embedder):
         options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}
         settings = settings or FitSettings()
         if settings.method != FitSettings.method:
-            raise ArgumentError(f"method: found {settings.method} with a folder of embeddings, expected flow")
-        fitted = fitting.fitted(self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options)
+            raise ArgumentError(
+                f"method: found {settings.method} with a folder of embeddings, expected flow"
+            )
+        fitted = fitting.fitted(
+            self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options
+        )
         return self._set_fitted(fitted)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
@@ -440,24 +504,34 @@ class BertFlow(Embedder):
     ) -> "BertFlow":
         """Train the encoder by masked language modelling; return a new model.
 
-        This model does not change. Repeat the call to resume after an interruption. See `training.pretrain`.
+        This model does not change. Repeat the call to resume after an interruption. See
+        `training.pretrain`.
 
         Args:
           sentences: sentences or paragraphs; those longer than `settings.max_seq_length` are split.
-          out_dir: the new encoder folder; checkpoints are in `OUT_DIR.pretraining`. `overwrite` replaces both.
-          settings: by default, those of `runs.settings.PretrainSettings` with the model's own `max_seq_length`.
+          out_dir: the new encoder folder; checkpoints are in `OUT_DIR.pretraining`. `overwrite`
+            replaces both.
+          settings: by default, those of `runs.settings.PretrainSettings` with the model's own
+            `max_seq_length`.
 
         Raises:
           UserError: the text or a setting is invalid, or a run has already trained this encoder.
         """
         if self.encoder_trained:
-            raise UserError("pretrain: found an encoder that a run trained; first run bert-flow convert --run")
+            raise UserError(
+                "pretrain: found an encoder that a run trained; first run bert-flow convert --run"
+            )
         from bert_flow_tf.training.pretrain import pretrain
 
         settings = settings or PretrainSettings(max_seq_length=self.max_seq_length)
         show = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
-        pretrain(sentences, self.source, out_dir, settings, overwrite=overwrite, show_progress_bar=show)
-        options: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
+        pretrain(
+            sentences, self.source, out_dir, settings, overwrite=overwrite, show_progress_bar=show
+        )
+        options: dict[str, Any] = {
+            "pooling": self.sentence_embedding_type,
+            "max_seq_length": self.max_seq_length,
+        }
         return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **options)
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -469,8 +543,8 @@ class BertFlow(Embedder):
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the model to the Hugging Face Hub; return the commit's URL.
 
-        `from_pretrained(repo_id)` loads it again. The options are those of `huggingface_hub.ModelHubMixin.push_to_hub`.
-        Raises `UserError` if the Hub rejects it.
+        `from_pretrained(repo_id)` loads it again. The options are those of
+        `huggingface_hub.ModelHubMixin.push_to_hub`. Raises `UserError` if the Hub rejects it.
         """
         warn_if_harmful("push_to_hub", self.record.flow)
         return saved_model.push_to_hub(self, repo_id, **options)
@@ -488,16 +562,20 @@ class BertFlow(Embedder):
         dtype: str = ExportSettings.dtype,
         overwrite: bool = False,
     ) -> "Exported":
-        """Write the model for other programs, and check the files; see `serving.export.export_model`.
+        """Write the model for other programs, and check the files.
+
+        See `serving.export.export_model`.
 
         Args:
-          out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per version.
+          out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder
+            per version.
           format: "savedmodel" (for TensorFlow Serving), "sentence-transformers" or "onnx".
           version: positive; None for the next one. SavedModel only.
           normalize: True to scale every embedding to norm 1 (not those before the flow).
           low_dim: see `model.siamese.reduce_dimension`; None for the model's own.
           max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
-          dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel only.
+          dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel
+            only.
           overwrite: True to replace this version or folder; a server that has loaded it keeps it.
         """
         settings: ExportSettings = chosen(ExportSettings, locals())

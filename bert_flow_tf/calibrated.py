@@ -28,7 +28,8 @@ from glow.saved import read_calibration, write_calibration, write_export
 
 RECORD_FILE = "record.json"
 _ROWS_PER_CALL = 4096
-# The library writes a model's files and these modules; a folder with any other file is not replaced.
+# The library writes a model's files and these modules; a folder with any other file is not
+# replaced.
 _EXPORT = FolderKind(
     "a sentence-transformers model",
     "modules.json",
@@ -51,13 +52,25 @@ class Calibrated:
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
       calibration: the flow or affine map.
       record: its method, configuration and training.
-      history_: `training.fitting.History` of `calibrate`, or its `verdict` after `load_calibration`.
+      history_: `training.fitting.History` of `calibrate`, or its `verdict` after
+        `load_calibration`.
     """
 
     def __init__(
-        self, encoder: Encoder, calibration: Calibration, record: Flow, history: object, *, normalize: bool = False
+        self,
+        encoder: Encoder,
+        calibration: Calibration,
+        record: Flow,
+        history: object,
+        *,
+        normalize: bool = False,
     ) -> None:
-        self.encoder, self.calibration, self.record, self.normalize = encoder, calibration, record, normalize
+        self.encoder, self.calibration, self.record, self.normalize = (
+            encoder,
+            calibration,
+            record,
+            normalize,
+        )
         self.history_ = history
         self._forward = calibration.folded() or calibration.forward
 
@@ -67,15 +80,22 @@ class Calibrated:
         The options are those of the encoder's own `encode`.
         """
         if self.encoder is None:
-            raise UserError("encode: found a calibration without an encoder, expected one in load_calibration")
+            raise UserError(
+                "encode: found a calibration without an encoder, expected one in load_calibration"
+            )
         single = isinstance(sentences, str)
-        found = self.transform(_encode(self.encoder, [sentences] if isinstance(sentences, str) else sentences, options))
+        found = self.transform(
+            _encode(self.encoder, [sentences] if isinstance(sentences, str) else sentences, options)
+        )
         return found[0] if single else found
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
         """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
         u = _array(embeddings, self.calibration.event_size)
-        parts = [self._forward(tf.constant(u[i : i + _ROWS_PER_CALL])) for i in range(0, len(u), _ROWS_PER_CALL)]
+        parts = [
+            self._forward(tf.constant(u[i : i + _ROWS_PER_CALL]))
+            for i in range(0, len(u), _ROWS_PER_CALL)
+        ]
         z = np.concatenate(parts) if parts else u
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
@@ -92,26 +112,34 @@ class Calibrated:
             write_json(new / RECORD_FILE, CalibrationRecord(made_by=made, **values))
         return pathlib.Path(folder)
 
-    def export(self, path: str | os.PathLike, format: str | None = None, *, overwrite: bool = False) -> pathlib.Path:
+    def export(
+        self, path: str | os.PathLike, format: str | None = None, *, overwrite: bool = False
+    ) -> pathlib.Path:
         """Write the calibration for other programs.
 
         Args:
           path: a file `.npz` or `.onnx`, see `glow.saved.export_calibration`; or, with the format
-            "sentence-transformers", a folder with the encoder's modules and the calibration as `Dense` modules.
+            "sentence-transformers", a folder with the encoder's modules and the calibration as
+            `Dense` modules.
 
         Raises:
-          UserError: the format does not fit, the path exists, or the couplings have no dense layers.
+          UserError: the format does not fit, the path exists, or the couplings have no dense
+            layers.
         """
         path = pathlib.Path(path)
         warn_if_harmful("export", self.record)
         if format == "sentence-transformers":
             if not hasattr(self.encoder, "_modules"):
-                raise ArgumentError("format: found sentence-transformers without its model, expected .npz or .onnx")
+                raise ArgumentError(
+                    "format: found sentence-transformers without its model, expected .npz or .onnx"
+                )
             with new_output(path, _EXPORT, overwrite=overwrite) as folder:
                 self._appended().save(str(folder))
             return path
         if format not in (None, path.suffix[1:]) or path.suffix not in (".npz", ".onnx"):
-            raise ArgumentError(f"format: found {format} for {path}, expected sentence-transformers, .npz or .onnx")
+            raise ArgumentError(
+                f"format: found {format} for {path}, expected sentence-transformers, .npz or .onnx"
+            )
         if path.suffix == ".onnx":
             check_installed("tf2onnx", "onnx", "format", ArgumentError)
         with new_file(output_file(path, overwrite=overwrite)) as new, _layers_needed():
@@ -119,12 +147,17 @@ class Calibrated:
         return path
 
     def faiss_transform(self) -> Any:
-        """Return an affine calibration as `faiss.LinearTransform`, for `faiss.IndexPreTransform`."""
+        """Return an affine calibration as `faiss.LinearTransform`.
+
+        `faiss.IndexPreTransform` takes it.
+        """
         check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
         faiss: Any = importlib.import_module("faiss")
         if not isinstance(self.calibration, AffineMap):
             found = f"found {self.record.method}"
-            raise ArgumentError(f"faiss_transform: {found}, expected whitening or another affine map")
+            raise ArgumentError(
+                f"faiss_transform: {found}, expected whitening or another affine map"
+            )
         first, last = self.calibration.dense_layers()
         transform = faiss.LinearTransform(*last.kernel.shape, True)
         faiss.copy_array_to_vector(np.float32(last.kernel.T).ravel(), transform.A)
@@ -144,7 +177,9 @@ class Calibrated:
             layers = self.calibration.dense_layers()
         modules = [*self.encoder, *map(_dense, layers), *([Normalize()] if self.normalize else [])]
         names = ("prompts", "default_prompt_name", "similarity_fn_name")
-        return SentenceTransformer(modules=modules, **{name: getattr(self.encoder, name) for name in names})
+        return SentenceTransformer(
+            modules=modules, **{name: getattr(self.encoder, name) for name in names}
+        )
 
 
 @suggesting_arguments
@@ -166,7 +201,8 @@ def calibrate(
     """Learn a calibration of an encoder's embeddings, as `BertFlow.fit` does.
 
     Args:
-      encoder: a `SentenceTransformer` of any architecture, or a function from a list of strings to an array [n, D].
+      encoder: a `SentenceTransformer` of any architecture, or a function from a list of strings to
+        an array [n, D].
       normalize: True to scale calibrated embeddings to norm 1.
 
     The other arguments and the errors are those of `BertFlow.fit`.
@@ -174,8 +210,12 @@ def calibrate(
     flow_model_config = os.fspath(flow_model_config)
     settings: FitSettings = chosen(FitSettings, locals())
     options: Any = {"show_progress_bar": show_progress_bar}
-    fitted = fitting.fit_sentences(functools.partial(_encode, encoder), sentences, settings, pairs, **options)
-    return Calibrated(encoder, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
+    fitted = fitting.fit_sentences(
+        functools.partial(_encode, encoder), sentences, settings, pairs, **options
+    )
+    return Calibrated(
+        encoder, fitted.calibration, fitted.record, fitted.history, normalize=normalize
+    )
 
 
 def compare(
@@ -205,14 +245,19 @@ def compare(
     return fitting.compare(encode, sentences, methods, settings or FitSettings(), pairs, **options)
 
 
-def calibrate_array(embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False) -> Calibrated:
+def calibrate_array(
+    embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False
+) -> Calibrated:
     """Learn a calibration of embeddings [n, D]; its verdict is "not judged"."""
     fitted = fitting.fit_array(_array(embeddings), settings)
     return Calibrated(None, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
 
 
 def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Calibrated:
-    """Load a folder of `Calibrated.save` or `FlowCalibrator.save`; only `encode` needs the encoder."""
+    """Load a folder of `Calibrated.save` or `FlowCalibrator.save`.
+
+    Only `encode` needs the encoder.
+    """
     with reading(folder, "a calibration"):
         calibration = read_calibration(folder)
     path = pathlib.Path(folder, RECORD_FILE)
@@ -220,20 +265,30 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
         config = getattr(calibration, "config", None)
         return Calibrated(encoder, calibration, Flow(config=config, training=Training()), None)
     record = read_json(path, CalibrationRecord, expected="a calibration's record")
-    return Calibrated(encoder, calibration, record.flow, record.flow.verdict, normalize=record.normalize)
+    return Calibrated(
+        encoder, calibration, record.flow, record.flow.verdict, normalize=record.normalize
+    )
 
 
 def _encode(
-    encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None, label: str = ""
+    encoder: Encoder,
+    sentences: Iterable[str],
+    options: dict[str, Any] | None = None,
+    label: str = "",
 ) -> np.ndarray:
     texts = fitting.sentence_list(sentences)
     # A `SentenceTransformer` is callable too, on tensors.
     call: Any = getattr(encoder, "encode", encoder)
     if isinstance(encoder, str) or not callable(call):
-        raise ArgumentError(f"encoder: found {encoder!r:.40}, expected a SentenceTransformer or a function")
+        raise ArgumentError(
+            f"encoder: found {encoder!r:.40}, expected a SentenceTransformer or a function"
+        )
     embeddings = _array(call(texts, **(options or {})))
     if len(embeddings) != len(texts):
-        raise UserError(f"encoder: found {len(embeddings)} embeddings of {len(texts)} sentences, expected one each")
+        raise UserError(
+            f"encoder: found {len(embeddings)} embeddings of {len(texts)} sentences, expected one "
+            "each"
+        )
     return embeddings
 
 
@@ -242,7 +297,9 @@ def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> 
     with reading("embeddings", "numbers [n, D]"):
         found = np.asarray(embeddings, np.float32)
     if found.ndim != 2 or width not in (None, found.shape[1]):
-        raise UserError(f"embeddings: found the shape {list(found.shape)}, expected [n, {width or 'D'}]")
+        raise UserError(
+            f"embeddings: found the shape {list(found.shape)}, expected [n, {width or 'D'}]"
+        )
     if not np.isfinite(found).all():
         raise UserError("embeddings: found NaN or infinity, expected finite numbers")
     return found

@@ -28,7 +28,10 @@ _GROUPS = {
         "report": "Compare results with the paper, in tables.",
         "verify": "Check that this code gives the original's numbers.",
     },
-    "Train": {"pretrain": "Train a BERT on your text.", "launch": "Train one run in several processes."},
+    "Train": {
+        "pretrain": "Train a BERT on your text.",
+        "launch": "Train one run in several processes.",
+    },
     "Convert and serve": {
         "convert": "Convert encoders, runs and TF1 checkpoints.",
         "export": "Write a SavedModel, ONNX or a sentence-transformers folder.",
@@ -48,13 +51,20 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in _GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(max(map(len, _COMMANDS))), line) for name, line in commands.items()])
+                formatter.write_dl(
+                    [
+                        (name.ljust(max(map(len, _COMMANDS))), line)
+                        for name, line in commands.items()
+                    ]
+                )
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         if name not in _COMMANDS:
             expected = f"expected one of {', '.join(_COMMANDS)}{suggest(name, _COMMANDS)}"
             raise click.UsageError(f"no command {name}, {expected}")
-        module = importlib.import_module(f"bert_flow_tf.commands.{_MODULES.get(name, name.replace('-', '_'))}")
+        module = importlib.import_module(
+            f"bert_flow_tf.commands.{_MODULES.get(name, name.replace('-', '_'))}"
+        )
         return getattr(module, name.replace("-", "_"))
 
     def main(self, *arguments: Any, **options: Any) -> Any:
@@ -66,18 +76,24 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             # Otherwise click prints "Aborted!".
             resumes = ctx.invoked_subcommand in ("encode-folder", "launch", "pretrain", "reproduce")
-            click.echo(f"interrupted{'; run the same command to resume' if resumes else ''}", err=True)
+            click.echo(
+                f"interrupted{'; run the same command to resume' if resumes else ''}", err=True
+            )
             sys.exit(130)
         except click.UsageError as error:
             # If a sub-command is missing, click's message is the help text.
             if isinstance(error, click.exceptions.NoArgsIsHelpError):
                 raise
-            raise UserError(f"{(error.ctx or ctx).command_path}: {error.format_message()}") from error
+            raise UserError(
+                f"{(error.ctx or ctx).command_path}: {error.format_message()}"
+            ) from error
 
 
 # --sentence_embedding_type is the original's name of --pooling.
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
-_SETTINGS["token_normalize_func"] = lambda name: "pooling" if name == "sentence_embedding_type" else name
+_SETTINGS["token_normalize_func"] = lambda name: (
+    "pooling" if name == "sentence_embedding_type" else name
+)
 
 
 @click.group("bert-flow", cls=_Commands, epilog=_EXAMPLE, context_settings=_SETTINGS)

@@ -17,7 +17,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 # Show INFO records of these modules only; they report progress.
-_PROGRESS_MODULES = ["atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "shards", "stream"]
+_PROGRESS_MODULES = [
+    "atomic",
+    "calibrator",
+    "callbacks",
+    "compare",
+    "evaluate",
+    "export",
+    "shards",
+    "stream",
+]
 _PROGRESS_MODULES += ["verify", "whole_runs"]
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -42,7 +51,10 @@ class UserError(Exception):
 
 
 class ArgumentError(UserError):
-    """An invalid argument; the message begins with its name: `max_seq_length: found 2, expected 3 or more`."""
+    """An invalid argument; the message begins with its name.
+
+    For example, `max_seq_length: found 2, expected 3 or more`.
+    """
 
 
 def check_open(name: str, words: str) -> None:
@@ -84,7 +96,8 @@ def command_line_message(error: UserError) -> str:
 def quiet_libraries() -> None:
     """Silence libraries; shorten the start and the end of the process."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        # Cron or a daemon may have closed a stream; without this, the next opened file would get its descriptor.
+        # Cron or a daemon may have closed a stream; without this, the next opened file would get
+        # its descriptor.
         if getattr(sys, name) is None:
             CLOSED_STREAMS.add(name)
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
@@ -122,7 +135,9 @@ def log_progress() -> None:
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
     handler = absl.logging.get_absl_handler()
-    handler.filters = [lambda record: record.levelno >= logging.WARNING or record.module in _PROGRESS_MODULES]
+    handler.filters = [
+        lambda record: record.levelno >= logging.WARNING or record.module in _PROGRESS_MODULES
+    ]
     handler.setFormatter(logging.Formatter("%(message)s"))
 
 
@@ -152,9 +167,13 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         is_stdout = package in ("__main__", "bert_flow_tf", "click", "shutil")
         default_name = "working directory" if error.errno == errno.ENOENT else type(error).__name__
-        line = f"error: {error.filename or ('standard output' if is_stdout else default_name)}: {error.strerror}"
+        line = (
+            f"error: {error.filename or ('standard output' if is_stdout else default_name)}: "
+            f"{error.strerror}"
+        )
         if error.filename is None and is_stdout:
-            # A closed pipe or a full disk would fail again when Python flushes its output at the end.
+            # A closed pipe or a full disk would fail again when Python flushes its output at the
+            # end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:
         line, status = "interrupted", 130

@@ -1,4 +1,7 @@
-"""The original's command line, flag for flag: `python -m bert_flow_tf.run_siamese --task_name=STS-B …`."""
+"""The original's command line, flag for flag.
+
+python -m bert_flow_tf.run_siamese --task_name=STS-B …
+"""
 
 import logging as python_logging
 import os
@@ -32,7 +35,9 @@ def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
         try:
             run(settings_of(flag_values))
         except ArgumentError as error:
-            raise ArgumentError(re.sub("^pooling", "sentence_embedding_type", str(error))) from error
+            raise ArgumentError(
+                re.sub("^pooling", "sentence_embedding_type", str(error))
+            ) from error
 
     return exit_status(run_with_flags)
 

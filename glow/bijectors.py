@@ -11,11 +11,14 @@ from glow.parameters import Parameters
 class VectorBijector(tfp.bijectors.Bijector):
     """A bijector of vectors [..., D], compared by identity.
 
-    TFP would hash all parameters to look up cached values, which takes two thirds of an eager pass through a flow.
+    TFP would hash all parameters to look up cached values, which takes two thirds of an eager pass
+    through a flow.
     """
 
     def __init__(self, dtype: tf.DType | None = None, *, is_constant_jacobian: bool = True) -> None:
-        super().__init__(forward_min_event_ndims=1, dtype=dtype, is_constant_jacobian=is_constant_jacobian)
+        super().__init__(
+            forward_min_event_ndims=1, dtype=dtype, is_constant_jacobian=is_constant_jacobian
+        )
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
@@ -37,10 +40,12 @@ class VectorBijector(tfp.bijectors.Bijector):
 class ActNorm(VectorBijector):
     """Shift and scale each channel: `y = (x + b) * exp(3 * logs)`.
 
-    The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast. b and logs,
-    both [size], start Glorot uniform, because the original never runs its data-dependent initialisation.
+    The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as
+    fast. b and logs, both [size], start Glorot uniform, because the original never runs its
+    data-dependent initialisation.
 
-    Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.1, <https://arxiv.org/abs/1807.03039>.
+    Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.1,
+    <https://arxiv.org/abs/1807.03039>.
     """
 
     def __init__(self, parameters: Parameters, size: int) -> None:
@@ -55,19 +60,25 @@ class ActNorm(VectorBijector):
 
         Args:
           x: eager tensor [n, size].
-          typical_deviation: typical standard deviation of a channel, if it is larger than the one of `x`.
+          typical_deviation: typical standard deviation of a channel, if it is larger than the one
+            of `x`.
 
         Raises:
           ValueError: `x` is not finite, or no channel varies and `typical_deviation` is 0.
         """
         values = np.asarray(x, np.float64)
         if not np.isfinite(values).all():
-            raise ValueError("data-dependent initialisation: found NaN or infinity, expected finite values")
+            raise ValueError(
+                "data-dependent initialisation: found NaN or infinity, expected finite values"
+            )
         mean, deviation = values.mean(axis=0), values.std(axis=0)
         typical = max(np.sqrt(np.mean(deviation**2)), typical_deviation)
         negligible = deviation <= negligible_deviation(typical, mean)
         if negligible.all() and not typical_deviation:
-            raise ValueError(f"data-dependent initialisation: the {len(values)} examples do not differ in any channel")
+            raise ValueError(
+                f"data-dependent initialisation: the {len(values)} examples do not differ in any "
+                "channel"
+            )
         self.b.assign(-mean)
         self.logs.assign(np.where(negligible, 0.0, -np.log(deviation + 1e-6) / 3.0))
         return self.forward(tf.identity(x))
@@ -85,8 +96,8 @@ class ActNorm(VectorBijector):
 class Reversal(VectorBijector):
     """Reverse the channels: `y[..., i] = x[..., D - 1 - i]`.
 
-    The log-determinant is 0. The paper describes a random permutation, but the original's code reverses.
-    `tfb.Permute` is not used because its gradient is a slow scatter.
+    The log-determinant is 0. The paper describes a random permutation, but the original's code
+    reverses. `tfb.Permute` is not used because its gradient is a slow scatter.
     """
 
     def _forward(self, x: tf.Tensor) -> tf.Tensor:
@@ -101,21 +112,29 @@ class Reversal(VectorBijector):
 class LearnedPermutation(VectorBijector):
     """Glow's invertible 1x1 convolution: `y = x @ W`.
 
-    `W = P @ L @ (U + diag(sign_S * exp(log_S)))`, where P is a permutation matrix, L is lower triangular with ones on
-    the diagonal, and U is strictly upper triangular; the other entries of the variables L and U have no effect. The
-    log-determinant is `sum(log_S)`. P and sign_S are fixed, and W is initially orthogonal. `tfb.ScaleMatvecLU` is not
-    used because it multiplies from the left and stores one variable, where TF1's checkpoints have five.
+    `W = P @ L @ (U + diag(sign_S * exp(log_S)))`, where P is a permutation matrix, L is lower
+    triangular with ones on the diagonal, and U is strictly upper triangular; the other entries of
+    the variables L and U have no effect. The log-determinant is `sum(log_S)`. P and sign_S are
+    fixed, and W is initially orthogonal. `tfb.ScaleMatvecLU` is not used because it multiplies from
+    the left and stores one variable, where TF1's checkpoints have five.
 
-    Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.2, <https://arxiv.org/abs/1807.03039>.
+    Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.2,
+    <https://arxiv.org/abs/1807.03039>.
     """
 
     def __init__(self, parameters: Parameters, size: int) -> None:
-        self._p, self._lower, self._upper, self._sign_s, self._log_s = parameters.orthogonal_plu(size)
+        self._p, self._lower, self._upper, self._sign_s, self._log_s = parameters.orthogonal_plu(
+            size
+        )
         super().__init__(self._p.dtype)
 
     def _triangles(self) -> tuple[tf.Tensor, tf.Tensor]:
-        lower = tf.linalg.set_diag(tf.linalg.band_part(self._lower, -1, 0), tf.ones_like(self._log_s))
-        upper = tf.linalg.set_diag(tf.linalg.band_part(self._upper, 0, -1), self._sign_s * tf.exp(self._log_s))
+        lower = tf.linalg.set_diag(
+            tf.linalg.band_part(self._lower, -1, 0), tf.ones_like(self._log_s)
+        )
+        upper = tf.linalg.set_diag(
+            tf.linalg.band_part(self._upper, 0, -1), self._sign_s * tf.exp(self._log_s)
+        )
         return lower, upper
 
     def _forward(self, x: tf.Tensor) -> tf.Tensor:

@@ -26,15 +26,17 @@ from glow.folded import FoldedFlow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_calibration, write_calibration
 
-# More steps per call would need more memory for their rows; fewer would spend much of the time on calls.
+# More steps per call would need more memory for their rows; fewer would spend much of the time on
+# calls.
 _STEPS_PER_CALL, _ROWS_PER_CALL, _FEW_ROWS = 32, 4096, 64
 
 
 class FlowTrainer:
     """Train a flow by maximum likelihood with the original's optimiser.
 
-    The learning rate is constant. The loss is twice the batch's mean of `Glow.bits_per_dim`, because the original
-    (Li et al. 2020, sections 3 and 4) adds the means over the first and over the second sentences of its pairs.
+    The learning rate is constant. The loss is twice the batch's mean of `Glow.bits_per_dim`,
+    because the original (Li et al. 2020, sections 3 and 4) adds the means over the first and over
+    the second sentences of its pairs.
     """
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
@@ -43,13 +45,17 @@ class FlowTrainer:
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
-        # Loop over the batches [k, rows, D] in the graph, because a Python loop would double the time per step.
+        # Loop over the batches [k, rows, D] in the graph, because a Python loop would double the
+        # time per step.
         steps = tf.function(
-            lambda u: tf.map_fn(self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype),
+            lambda u: tf.map_fn(
+                self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype
+            ),
             input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
             autograph=False,
         )
-        # TensorFlow would warn of frequent tracing if a process learns five flows, but not of concrete functions.
+        # TensorFlow would warn of frequent tracing if a process learns five flows, but not of
+        # concrete functions.
         self._steps = functools.cache(steps.get_concrete_function)
 
     def _take_step(self, u: tf.Tensor) -> tf.Tensor:
@@ -69,8 +75,9 @@ class FlowTrainer:
     ) -> np.ndarray:
         """Take one step per batch of row indices; return their losses.
 
-        The losses, float32 [steps], are from before each step, in bits per dimension. An exception changes nothing.
-        With `held_out` [m, D], end where these rows are most likely; the losses are those of the steps up to there.
+        The losses, float32 [steps], are from before each step, in bits per dimension. An exception
+        changes nothing. With `held_out` [m, D], end where these rows are most likely; the losses
+        are those of the steps up to there.
         """
         state, self._folded = self.state(), None
         losses: list[float] = []
@@ -85,10 +92,15 @@ class FlowTrainer:
                     if not (finite := np.isfinite(step_losses)).all():
                         i = int(np.argmin(finite))
                         at = f"at step {len(losses) + i + 1} of {steps}"
-                        raise ValueError(f"found a loss of {step_losses[i]} {at}, try a smaller learning rate")
+                        raise ValueError(
+                            f"found a loss of {step_losses[i]} {at}, try a smaller learning rate"
+                        )
                     losses.extend(step_losses)
                     progress.update(len(stack))
-                    if held_out is not None and (loss := np.mean(self.flow.bits_per_dim(held_out))) < best[0]:
+                    if (
+                        held_out is not None
+                        and (loss := np.mean(self.flow.bits_per_dim(held_out))) < best[0]
+                    ):
                         best = (loss, len(losses), self.state())
             if held_out is not None:
                 if not best[1]:
@@ -96,7 +108,9 @@ class FlowTrainer:
                 del losses[best[1] :]
                 self.restore(best[2])
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
-                raise ValueError("found flow weights that are not finite, try a smaller learning rate")
+                raise ValueError(
+                    "found flow weights that are not finite, try a smaller learning rate"
+                )
         except BaseException:
             self.restore(state)
             raise
@@ -108,14 +122,18 @@ class FlowTrainer:
             self._folded = self.flow.folded() or self.flow.forward
         if len(u) <= _FEW_ROWS and isinstance(self._folded, FoldedFlow):
             return self._folded.of_array(u)
-        return np.concatenate([self._folded(u[i : i + _ROWS_PER_CALL]) for i in range(0, len(u), _ROWS_PER_CALL)])
+        return np.concatenate(
+            [self._folded(u[i : i + _ROWS_PER_CALL]) for i in range(0, len(u), _ROWS_PER_CALL)]
+        )
 
     def state(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in (*self.flow.variables, *self.optimizer.variables)]
 
     def restore(self, state: Sequence[np.ndarray]) -> None:
         self._folded = None
-        for variable, value in zip((*self.flow.variables, *self.optimizer.variables), state, strict=True):
+        for variable, value in zip(
+            (*self.flow.variables, *self.optimizer.variables), state, strict=True
+        ):
             variable.assign(value)
 
 
@@ -132,20 +150,22 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     See `FlowTrainer` for the loss. Each epoch shuffles the rows.
 
     Args:
-      config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Embeddings of fewer than
-        2 ** n_levels channels get fewer levels, with a warning.
+      config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Embeddings of
+        fewer than 2 ** n_levels channels get fewer levels, with a warning.
       epochs: passes over the rows; may be a fraction.
-      batch_size: rows per step, by default the original's 32 pairs; if `X` has fewer, a step takes all, with a warning.
+      batch_size: rows per step, by default the original's 32 pairs; if `X` has fewer, a step takes
+        all, with a warning.
       seed: seed of the order of the rows and of the flow's initial values; 0 or more.
-      data_dependent_init: initialise every actnorm from the first batch, see `glow.bijectors.ActNorm`. The original
-        defines this but never runs it.
+      data_dependent_init: initialise every actnorm from the first batch, see
+        `glow.bijectors.ActNorm`. The original defines this but never runs it.
       show_progress_bar: None to show it on a terminal only.
 
     Attributes:
       flow_: the `glow.flow.Glow`.
       config_: its `GlowConfig`.
       n_steps_: number of steps taken.
-      losses_: float32 [n_steps_], the mean of `bits_per_dim` over each step's batch, before the step.
+      losses_: float32 [n_steps_], the mean of `bits_per_dim` over each step's batch, before the
+        step.
     """
 
     def __init__(
@@ -158,28 +178,42 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         data_dependent_init: bool = False,
         show_progress_bar: bool | None = None,
     ) -> None:
-        self.config, self.data_dependent_init, self.show_progress_bar = config, data_dependent_init, show_progress_bar
-        self.epochs, self.batch_size, self.learning_rate, self.seed = epochs, batch_size, learning_rate, seed
+        self.config, self.data_dependent_init, self.show_progress_bar = (
+            config,
+            data_dependent_init,
+            show_progress_bar,
+        )
+        self.epochs, self.batch_size, self.learning_rate, self.seed = (
+            epochs,
+            batch_size,
+            learning_rate,
+            seed,
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X: ArrayLike, y: None = None, held_out: ArrayLike | None = None) -> "FlowCalibrator":
+    def fit(
+        self, X: ArrayLike, y: None = None, held_out: ArrayLike | None = None
+    ) -> "FlowCalibrator":
         """Learn a new flow on `X` [n, D]; a failure changes nothing.
 
-        Training ends early where the rows `held_out` [m, D] are most likely, measured after every few steps.
+        Training ends early where the rows `held_out` [m, D] are most likely, measured after every
+        few steps.
 
         Raises:
-          ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is invalid, or a loss
-            or a weight is not finite.
+          ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is
+            invalid, or a loss or a weight is not finite.
         """
         u = self._checked(X, new=True)
         rows = min(self.batch_size, len(u))
         steps = int(len(u) / rows * self.epochs)
         if not steps:
-            raise ValueError(f"found {len(u)} samples and {self.epochs} epochs, which gives 0 steps of {rows}")
+            raise ValueError(
+                f"found {len(u)} samples and {self.epochs} epochs, which gives 0 steps of {rows}"
+            )
         trainer = self._new_trainer(u, next(self._batches(len(u), rows)))
         batches = itertools.islice(self._batches(len(u), rows), steps)
         dev = None if held_out is None else self._checked(held_out, new=True)
@@ -191,12 +225,15 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def partial_fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
         """Learn from the next part `X` [n, D] of a stream.
 
-        The first call creates a flow; later calls, and calls after `fit`, train it further. Each row is used once, so
-        some batches are larger than `batch_size`. Errors are those of `fit`; all parts must have the same D.
+        The first call creates a flow; later calls, and calls after `fit`, train it further. Each
+        row is used once, so some batches are larger than `batch_size`. Errors are those of `fit`;
+        all parts must have the same D.
         """
         new = not hasattr(self, "flow_")
         u = self._checked(X, new=new)
-        order = np.random.default_rng([self.seed, 1, 0 if new else self.n_steps_]).permutation(len(u))
+        order = np.random.default_rng([self.seed, 1, 0 if new else self.n_steps_]).permutation(
+            len(u)
+        )
         batches = np.array_split(order, max(1, len(u) // self.batch_size))
         trainer = self._new_trainer(u, batches[0]) if new else self._trainer
         trainer.optimizer.learning_rate = self.learning_rate
@@ -208,24 +245,38 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def check_settings(self) -> None:
         """Raise `ValueError` for the first invalid argument, as `fit` does."""
         if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:
-            raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
+            raise ValueError(
+                f"batch_size: found {self.batch_size}, expected a whole number of 1 or more"
+            )
         if self.seed < 0:
             raise ValueError(f"seed: found {self.seed}, expected 0 or more")
         for name, limit in (("epochs", 1e15), ("learning_rate", math.inf)):
             value = getattr(self, name)
             if not 0 < value < limit:
-                raise ValueError(f"{name}: found {value}, expected a number above 0 and below {limit:g}")
+                raise ValueError(
+                    f"{name}: found {value}, expected a number above 0 and below {limit:g}"
+                )
 
     def _new_trainer(self, X: np.ndarray, first_batch: np.ndarray) -> FlowTrainer:
         n, width = X.shape
         if width < 2 or n < 2:
-            raise ValueError(f"found n_samples = {n} and n_features = {width}, expected 2 or more of each")
+            raise ValueError(
+                f"found n_samples = {n} and n_features = {width}, expected 2 or more of each"
+            )
         if n < self.batch_size:
-            warnings.warn(f"batch_size: found {self.batch_size} with {n} samples; a step takes them all", stacklevel=3)
-        config = self.config if isinstance(self.config, GlowConfig) else GlowConfig.load(self.config)
+            warnings.warn(
+                f"batch_size: found {self.batch_size} with {n} samples; a step takes them all",
+                stacklevel=3,
+            )
+        config = (
+            self.config if isinstance(self.config, GlowConfig) else GlowConfig.load(self.config)
+        )
         levels = width.bit_length() - 1
         if levels < config.n_levels:
-            warnings.warn(f"config: found {config.n_levels} levels with {width} channels, using {levels}", stacklevel=3)
+            warnings.warn(
+                f"config: found {config.n_levels} levels with {width} channels, using {levels}",
+                stacklevel=3,
+            )
             config = dataclasses.replace(config, n_levels=levels)
         flow = Glow(config, width, seed=self.seed)
         if self.data_dependent_init:
@@ -249,7 +300,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the latents z, float32 [n, D], of `X` [n, D].
 
-        It uses the weights of the last `fit`; after assigning variables by hand, call `flow_.forward`.
+        It uses the weights of the last `fit`; after assigning variables by hand, call
+        `flow_.forward`.
         """
         check_is_fitted(self, "flow_")
         return self._trainer.forward(self._checked(X))
@@ -274,19 +326,27 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _call_flow(self, method: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self, "flow_")
         rows, function = self._checked(X), getattr(self.flow_, method)
-        return np.concatenate([function(rows[i : i + _ROWS_PER_CALL]) for i in range(0, len(rows), _ROWS_PER_CALL)])
+        return np.concatenate(
+            [function(rows[i : i + _ROWS_PER_CALL]) for i in range(0, len(rows), _ROWS_PER_CALL)]
+        )
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
         self.check_settings()
         options: dict[str, Any] = {"dtype": (np.float64, np.float32), "ensure_all_finite": False}
-        checked = check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
+        checked = (
+            check_array(X, estimator=self, **options)
+            if new
+            else validate_data(self, X, reset=False, **options)
+        )
         with np.errstate(over="ignore"):
             values: np.ndarray = checked.astype(np.float32)
         if not (finite := np.isfinite(values)).all():
             row, column = np.argwhere(~finite)[0]
             found = f"{values[row, column]}".replace("nan", "NaN")
             expected = "expected finite numbers"
-            raise ValueError(f"embeddings: found {found} in row {row}, column {column} (from 0), {expected}")
+            raise ValueError(
+                f"embeddings: found {found} in row {row}, column {column} (from 0), {expected}"
+            )
         return values
 
     def save(self, folder: str | os.PathLike) -> None:
@@ -333,7 +393,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         variables, event_size = state.pop("_variables", None), state.pop("_event_size", None)
         super().__setstate__(state)
         if variables is not None:
-            trainer = FlowTrainer(Glow(self.config_, event_size, seed=self.seed), self.learning_rate)
+            trainer = FlowTrainer(
+                Glow(self.config_, event_size, seed=self.seed), self.learning_rate
+            )
             trainer.restore(variables)
             self._set_fitted(trainer, self.losses_)
 

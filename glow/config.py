@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-# The original's flag has this default: 3 levels of 3 steps, width 32. The paper's Table 7 has config_l2_d3_w32.
+# The original's flag has this default: 3 levels of 3 steps, width 32. The paper's Table 7 has
+# config_l2_d3_w32.
 DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
@@ -21,13 +22,16 @@ class GlowConfig:
     """Architecture of a flow, with the keys of the original's config files.
 
     Attributes:
-      latent_architecture, top_prior, use_fp16: the original's keys for which only the default is valid.
+      latent_architecture, top_prior, use_fp16: the original's keys for which only the default is
+        valid.
       coupling_residual: a key of older files, for which only the default is valid.
-      activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
+      activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh ·
+        sigmoid).
       coupling: "additive", "affine", or another key of `COUPLINGS`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
       coupling_dropout: dropout rate of the coupling network in training, from 0 to below 1.
-      n_levels: number of levels, 1 to 16; after each level but the last, half of the channels become latents.
+      n_levels: number of levels, 1 to 16; after each level but the last, half of the channels
+        become latents.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True to reverse the channels, False to learn an invertible 1x1 convolution.
 
@@ -54,10 +58,16 @@ class GlowConfig:
                 msgspec.convert(getattr(self, name), kind)
             except msgspec.ValidationError as error:
                 is_choice = get_origin(kind) is Literal
-                expected = f"expected one of {', '.join(get_args(kind))}" if is_choice else str(error).lower()
+                expected = (
+                    f"expected one of {', '.join(get_args(kind))}"
+                    if is_choice
+                    else str(error).lower()
+                )
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
         if self.coupling not in COUPLINGS:
-            raise ValueError(f"coupling: found {self.coupling!r}, expected one of {', '.join(COUPLINGS)}")
+            raise ValueError(
+                f"coupling: found {self.coupling!r}, expected one of {', '.join(COUPLINGS)}"
+            )
         for name in ("use_fp16", "coupling_residual"):
             if getattr(self, name):
                 raise ValueError(f"{name}: found True, expected False")
@@ -67,24 +77,31 @@ class GlowConfig:
         """Read a JSON file of some or all keys.
 
         Raises:
-          ValueError: the file is missing or not JSON, or a key or value is invalid; the message names the file.
+          ValueError: the file is missing or not JSON, or a key or value is invalid; the message
+            names the file.
         """
         try:
             values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
             if not isinstance(values, dict):
-                raise ValueError(f"found {type(values).__name__}, expected an object of flow settings")
+                raise ValueError(
+                    f"found {type(values).__name__}, expected an object of flow settings"
+                )
             keys = sorted(field.name for field in dataclasses.fields(cls))
             if unknown := sorted(values.keys() - keys):
                 raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(keys)}")
             return cls(**values)
         except (OSError, ValueError) as error:
-            raise ValueError(f"{path}: invalid flow config: {getattr(error, 'strerror', error)}") from None
+            raise ValueError(
+                f"{path}: invalid flow config: {getattr(error, 'strerror', error)}"
+            ) from None
 
     @classmethod
     def from_name(cls, name: str) -> "GlowConfig":
         """Return a shipped config; raise `ValueError` for an unknown name."""
         if name not in cls.names():
-            raise ValueError(f"unknown flow config {name!r}, expected one of {', '.join(cls.names())}")
+            raise ValueError(
+                f"unknown flow config {name!r}, expected one of {', '.join(cls.names())}"
+            )
         return cls.from_file(_CONFIG_DIR / f"{name}.json")
 
     @classmethod

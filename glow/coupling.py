@@ -33,7 +33,9 @@ class ConvBlock(tf.Module):
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
         # For independent inputs, the convolution multiplies the typical deviation by this factor.
         gain = np.sqrt(np.mean(np.sum(np.square(self.kernel.numpy()), axis=0)))
-        return self.actnorm.initialize_from_data(_convolve(x, self.kernel), gain * typical_deviation)
+        return self.actnorm.initialize_from_data(
+            _convolve(x, self.kernel), gain * typical_deviation
+        )
 
 
 class ConvStack(tf.Module):
@@ -44,13 +46,19 @@ class ConvStack(tf.Module):
         h2 = tanh(actnorm(h1 @ W_tanh)) * sigmoid(actnorm(h1 @ W_sigm))       activation "gatu"
         y  = (h2 @ W3 + b) * exp(3 * logs)
 
-    In training, `drop` applies dropout to h1 and h2. W3, b and logs are initially 0, so a new additive coupling is the
-    identity and a new affine one a constant scale. The "residual connection" of the paper's Table 7 is the coupling's
-    own, `x2 + y`.
+    In training, `drop` applies dropout to h1 and h2. W3, b and logs are initially 0, so a new
+    additive coupling is the identity and a new affine one a constant scale. The "residual
+    connection" of the paper's Table 7 is the coupling's own, `x2 + y`.
     """
 
     def __init__(
-        self, parameters: Parameters, in_size: int, width: int, out_size: int, *, activation: str = "relu"
+        self,
+        parameters: Parameters,
+        in_size: int,
+        width: int,
+        out_size: int,
+        *,
+        activation: str = "relu",
     ) -> None:
         super().__init__(name="conv_stack")
         self._gated = activation == "gatu"
@@ -63,7 +71,9 @@ class ConvStack(tf.Module):
         self.b = last.zeros("b", [out_size])
         self.logs = last.zeros("logs", [out_size])
 
-    def __call__(self, x: tf.Tensor, drop: Callable[[tf.Tensor], tf.Tensor] = lambda h: h) -> tf.Tensor:
+    def __call__(
+        self, x: tf.Tensor, drop: Callable[[tf.Tensor], tf.Tensor] = lambda h: h
+    ) -> tf.Tensor:
         h1 = drop(tf.nn.relu(self.first(x)))
         h2 = drop(self.activate([block(h1) for block in self.second]))
         return (_convolve(h2, self.kernel) + self.b) * tf.exp(3.0 * self.logs)
@@ -73,7 +83,9 @@ class ConvStack(tf.Module):
         if self._gated:
             return tf.tanh(second[0]) * tf.sigmoid(second[1])
         # For few rows, NumPy's call costs a tenth of TensorFlow's.
-        return np.maximum(second[0], 0) if isinstance(second[0], np.ndarray) else tf.nn.relu(second[0])
+        return (
+            np.maximum(second[0], 0) if isinstance(second[0], np.ndarray) else tf.nn.relu(second[0])
+        )
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> None:
         """Set the actnorms from a batch, see `ActNorm.initialize_from_data`."""
@@ -107,7 +119,8 @@ class AdditiveCoupling(Coupling):
 
     The network of a new coupling gives 0:
 
-        >>> network = ConvStack(Parameters(seed=0, dtype=tf.float32), in_size=2, width=32, out_size=2)
+        >>> parameters = Parameters(seed=0, dtype=tf.float32)
+        >>> network = ConvStack(parameters, in_size=2, width=32, out_size=2)
         >>> AdditiveCoupling(network).forward([[1.0, 2.0, 3.0, 4.0]]).numpy()
         array([[1., 2., 3., 4.]], dtype=float32)
 
@@ -135,8 +148,9 @@ class AffineCoupling(Coupling):
 
     The log-determinant is `sum(log_sigmoid(s + 2))`.
 
-    Source: Dinh, Sohl-Dickstein and Bengio, Real NVP, ICLR 2017, <https://arxiv.org/abs/1605.08803>; Kingma and
-    Dhariwal, Glow, NeurIPS 2018, section 3.3, <https://arxiv.org/abs/1807.03039>.
+    Source: Dinh, Sohl-Dickstein and Bengio, Real NVP, ICLR 2017,
+    <https://arxiv.org/abs/1605.08803>; Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.3,
+    <https://arxiv.org/abs/1807.03039>.
     """
 
     outputs_per_channel = 2
@@ -148,7 +162,9 @@ class AffineCoupling(Coupling):
     def forward_and_log_det(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         x1, x2 = halves(x)
         shift, log_scale = self._shift_and_log_scale(x1)
-        return tf.concat([x1, (x2 + shift) * tf.exp(log_scale)], axis=-1), tf.reduce_sum(log_scale, axis=-1)
+        return tf.concat([x1, (x2 + shift) * tf.exp(log_scale)], axis=-1), tf.reduce_sum(
+            log_scale, axis=-1
+        )
 
     def _forward(self, x: tf.Tensor) -> tf.Tensor:
         return self.forward_and_log_det(x)[0]

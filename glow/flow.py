@@ -23,9 +23,10 @@ tfd = tfp.distributions
 class Glow(tf.Module):
     """A normalizing flow over embeddings: the map to latents and the density.
 
-    `z = f(u)` for u and z [..., D] with `log p(u) = log N(f(u); 0, I) + log |det ∂f/∂u|`. A level is `config.depth`
-    steps of {actnorm, permutation, coupling}. After each level but the last, the channels are split into halves: x1
-    goes to the next level, x2 becomes latents. `z = concat(x2 of level 0, x2 of level 1, ..., last level's output)`.
+    `z = f(u)` for u and z [..., D] with `log p(u) = log N(f(u); 0, I) + log |det ∂f/∂u|`. A level
+    is `config.depth` steps of {actnorm, permutation, coupling}. After each level but the last, the
+    channels are split into halves: x1 goes to the next level, x2 becomes latents. `z = concat(x2 of
+    level 0, x2 of level 1, ..., last level's output)`.
 
         >>> flow = Glow(GlowConfig(n_levels=2), event_size=8, seed=0)
         >>> u = flow.sample(3, seed=1)
@@ -35,18 +36,22 @@ class Glow(tf.Module):
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
       bijector: the `tfb.Chain` of all levels, from u to z.
-      distribution: `tfd.TransformedDistribution` over u. TFP caches results by tensor object, so after the variables
-        change, `bijector` and `distribution` may return old results for an old tensor. This class's methods do not.
+      distribution: `tfd.TransformedDistribution` over u. TFP caches results by tensor object, so
+        after the variables change, `bijector` and `distribution` may return old results for an old
+        tensor. This class's methods do not.
 
-    Source: Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, section 3,
-    <https://arxiv.org/abs/2011.05864>.
+    Source: Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020,
+    section 3, <https://arxiv.org/abs/2011.05864>.
     """
 
-    def __init__(self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32) -> None:
+    def __init__(
+        self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32
+    ) -> None:
         """Create the variables with the original's initial values.
 
-        Their names begin with `flow/`; the same seed gives the same bits. The original accepts only multiples of
-        2 ** n_levels as `event_size`; here x2 gets the extra channel if the number of channels is odd.
+        Their names begin with `flow/`; the same seed gives the same bits. The original accepts only
+        multiples of 2 ** n_levels as `event_size`; here x2 gets the extra channel if the number of
+        channels is odd.
 
         Raises:
           ValueError: `event_size` is below 2 ** n_levels, or `seed` is negative.
@@ -54,7 +59,10 @@ class Glow(tf.Module):
         super().__init__(name="flow")
         least = 2**config.n_levels
         if event_size < least:
-            raise ValueError(f"event_size: found {event_size}, expected {least} or more for {config.n_levels} levels")
+            raise ValueError(
+                f"event_size: found {event_size}, expected {least} or more for {config.n_levels} "
+                "levels"
+            )
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
         self.config, self._seed, self.event_size = config, seed, event_size
@@ -67,7 +75,9 @@ class Glow(tf.Module):
     @tf.__internal__.tracking.no_automatic_dependency_tracking
     def _build(self, parameters: Parameters) -> None:
         sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
-        self.levels = [self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)]
+        self.levels = [
+            self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)
+        ]
         visited: list[tuple[int, VectorBijector]] = []
 
         def visit(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
@@ -78,9 +88,16 @@ class Glow(tf.Module):
             latent_order = self.walk(tf.range(self.event_size), visit).numpy()
         chain: list[tfp.bijectors.Bijector] = []
         for size, steps in itertools.groupby(visited, key=lambda one: one[0]):
-            level, rest = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
+            level, rest = (
+                tfb.Chain([bijector for _, bijector in steps][::-1]),
+                self.event_size - size,
+            )
             # The finished latents follow the level's channels and do not change.
-            parts = tfb.Blockwise([level, tfb.Identity()], [size, rest], maybe_changes_size=False) if rest else level
+            parts = (
+                tfb.Blockwise([level, tfb.Identity()], [size, rest], maybe_changes_size=False)
+                if rest
+                else level
+            )
             chain.append(parts)
         if rest:
             chain.append(tfb.Permute(latent_order, name="latent_order"))
@@ -98,9 +115,18 @@ class Glow(tf.Module):
         for i in range(config.depth):
             step = parameters.scope(f"revnet_step_{i}")
             bijectors.append(ActNorm(step.scope("actnorm"), size))
-            bijectors.append(Reversal() if config.permutation else LearnedPermutation(step.scope("invertible"), size))
-            nn, outputs = step.scope(config.coupling).scope("nn"), coupling.outputs_per_channel * (size - size // 2)
-            network = ConvStack(nn, size // 2, config.coupling_width, outputs, activation=config.activation)
+            bijectors.append(
+                Reversal()
+                if config.permutation
+                else LearnedPermutation(step.scope("invertible"), size)
+            )
+            nn, outputs = (
+                step.scope(config.coupling).scope("nn"),
+                coupling.outputs_per_channel * (size - size // 2),
+            )
+            network = ConvStack(
+                nn, size // 2, config.coupling_width, outputs, activation=config.activation
+            )
             bijectors.append(coupling(network, dtype=self.dtype))
         return bijectors
 
@@ -123,10 +149,13 @@ class Glow(tf.Module):
         """The variables by path, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`."""
         return dict(self._parameters)
 
-    def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    def walk(
+        self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]
+    ) -> tf.Tensor:
         """Return the latents; `advance(bijector, x)` applies each bijector to `x`.
 
-        The likelihood and the initialisation walk with values as `x`, the chain and `glow.folded` with channel indices.
+        The likelihood and the initialisation walk with values as `x`, the chain and `glow.folded`
+        with channel indices.
         """
         latents = []
         for i, bijectors in enumerate(self.levels):
@@ -149,7 +178,9 @@ class Glow(tf.Module):
         """Return a `FoldedFlow` of the variables, or None without such a form."""
         if self.config.coupling != "additive" or not self.config.permutation:
             return None
-        return FoldedFlow(self.variables, self.walk, self.event_size, self.levels[0][-1].network.activate)
+        return FoldedFlow(
+            self.variables, self.walk, self.event_size, self.levels[0][-1].network.activate
+        )
 
     def inverse(self, z: tf.Tensor) -> tf.Tensor:
         """Return the embeddings u [..., D] of the latents `z` [..., D]."""
@@ -162,17 +193,23 @@ class Glow(tf.Module):
     def bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tf.Tensor:
         """Return the flow loss of each row: `-log p(u) / (D ln 2)`.
 
-        In training, `step` and the flow's seed determine the masks of `coupling_dropout`; None turns dropout off.
+        In training, `step` and the flow's seed determine the masks of `coupling_dropout`; None
+        turns dropout off.
         """
         return self.forward_and_bits_per_dim(u, step)[1]
 
-    def forward_and_bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    def forward_and_bits_per_dim(
+        self, u: tf.Tensor, step: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return `(forward(u), bits_per_dim(u, step))` in one pass."""
         z, log_prob = self._forward_and_log_prob(u, step)
         return z, log_prob / (-self.event_size * math.log(2.0))
 
-    def _forward_and_log_prob(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        # `distribution.log_prob` would double the operations, because it computes shapes of log-determinants.
+    def _forward_and_log_prob(
+        self, u: tf.Tensor, step: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        # `distribution.log_prob` would double the operations, because it computes shapes of
+        # log-determinants.
         log_det, rate = tf.zeros([], self.dtype), self.config.coupling_dropout
         seed = tf.stack([self._seed, step]) if rate and step is not None else None
 
@@ -215,8 +252,13 @@ class Glow(tf.Module):
 
     def _event(self, x: tf.Tensor) -> tf.Tensor:
         """Convert `x` to a new tensor of `self.dtype`; check its width."""
-        # TFP caches results by tensor object, so the same object would get results from before a training step.
+        # TFP caches results by tensor object, so the same object would get results from before a
+        # training step.
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))
-        if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
-            raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")
+        if x.shape.rank == 0 or (
+            x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)
+        ):
+            raise ValueError(
+                f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]"
+            )
         return x

@@ -10,7 +10,8 @@ from glow.bijectors import ActNorm, LearnedPermutation, VectorBijector
 from glow.config import GlowConfig
 from glow.coupling import ConvBlock, Coupling, halves
 
-# The slopes of a step's two dense layers are powers of two, so that the second exactly undoes the first.
+# The slopes of a step's two dense layers are powers of two, so that the second exactly undoes the
+# first.
 _SLOPE, _INVERSE = 0.5, 2.0
 
 # These are the types of `Glow.walk` and `ConvStack.activate`.
@@ -29,21 +30,26 @@ class DenseLayer(NamedTuple):
 class FoldedFlow:
     """Compute `flow.forward` in three or four matrix products per step.
 
-    Actnorms and permutations are affine maps, so z is `(u + mean) @ W + shift` plus a linear map of each additive
-    coupling's output. Without learned permutations, W only scales and reorders channels. `x [n, D]` starts as
-    `(u + mean) @ W + shift`, and a step is
+    Actnorms and permutations are affine maps, so z is `(u + mean) @ W + shift` plus a linear map of
+    each additive coupling's output. Without learned permutations, W only scales and reorders
+    channels. `x [n, D]` starts as `(u + mean) @ W + shift`, and a step is
 
         h1 = relu(x @ K1 + b1)
         h2 = relu(h1 @ K2 + b2)
         x  = x + h2 @ K3
 
-    The matrices are multiplied once, in float64, and do not follow later changes of the variables, see `is_current`.
-    All couplings must be additive and all permutations reversals, as in every shipped configuration.
+    The matrices are multiplied once, in float64, and do not follow later changes of the variables,
+    see `is_current`. All couplings must be additive and all permutations reversals, as in every
+    shipped configuration.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable], walk: Walk, event_size: int, activate: Activate) -> None:
+    def __init__(
+        self, variables: Sequence[tf.Variable], walk: Walk, event_size: int, activate: Activate
+    ) -> None:
         self._variables = variables
-        self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in variables])
+        self._folded_values = np.concatenate(
+            [variable.numpy().reshape(-1) for variable in variables]
+        )
         mean, matrix, shift, steps = _fold(walk, event_size)
         self._order = np.abs(matrix).argmax(axis=0)
         self._mean, self._scale, self._shift, self._steps = tf.nest.map_structure(
@@ -64,7 +70,10 @@ class FoldedFlow:
         x = (u[:, self._order] + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = np.maximum(x @ first[0] + first[1], 0)
-            x = x + np.asarray(self._activate([h1 @ kernel + bias for kernel, bias in second])) @ last
+            x = (
+                x
+                + np.asarray(self._activate([h1 @ kernel + bias for kernel, bias in second])) @ last
+            )
         return x
 
     def is_current(self) -> tf.Tensor:
@@ -76,18 +85,21 @@ class FoldedFlow:
 def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:
     """Return the walk of a flow, for [n, size], as dense layers.
 
-    The first layer only adds the first actnorm's shift, because folding it would lose digits of a u that varies little.
-    Two layers per step and a last one follow. A step's two layers must also pass on the D channels x unchanged: prelu
-    with slope s and then prelu with slope 1/s is the identity. A layer has D units for x and two for each hidden unit y
-    of the network, because
+    The first layer only adds the first actnorm's shift, because folding it would lose digits of a u
+    that varies little. Two layers per step and a last one follow. A step's two layers must also
+    pass on the D channels x unchanged: prelu with slope s and then prelu with slope 1/s is the
+    identity. A layer has D units for x and two for each hidden unit y of the network, because
 
         relu(y) = (prelu(y) + s * prelu(-y)) / (1 - s²).
 
     Raises:
-      ValueError: the couplings are not additive, or their activation is not relu; shipped configurations have both.
+      ValueError: the couplings are not additive, or their activation is not relu; shipped
+        configurations have both.
     """
     if (config.coupling, config.activation) != ("additive", "relu"):
-        raise ValueError(f"{config.coupling} couplings of activation {config.activation} are not dense layers")
+        raise ValueError(
+            f"{config.coupling} couplings of activation {config.activation} are not dense layers"
+        )
     width = config.coupling_width
     mean, matrix, shift, steps = _fold(walk, size)
     layers = [DenseLayer(np.eye(size), mean)]
@@ -101,7 +113,9 @@ def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:
     def rectified(slope: float) -> np.ndarray:
         """Return the matrix [units, width] that gives relu(y) from a layer's units."""
         identity = np.eye(width) / (1.0 - slope**2)
-        return np.vstack([np.zeros([size, width]), identity, slope * identity, np.zeros([1, width])])
+        return np.vstack(
+            [np.zeros([size, width]), identity, slope * identity, np.zeros([1, width])]
+        )
 
     for first, (second,), last in steps:
         y = _affine(state, *first)
@@ -116,7 +130,8 @@ def dense_layers(walk: Walk, size: int, config: GlowConfig) -> list[DenseLayer]:
 
 def _fold(walk: Walk, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
     """Return mean, W, shift and `((K1, b1), [(K2, b2), ...], K3)` per coupling."""
-    # A step's input is x @ matrix + shift. Here x [n, D] is u plus all earlier couplings' outputs, mapped to u's space.
+    # A step's input is x @ matrix + shift. Here x [n, D] is u plus all earlier couplings' outputs,
+    # mapped to u's space.
     matrix, inverse, shift = np.eye(size), np.eye(size), np.zeros(size)
     steps, means = [], list[np.ndarray]()
 
@@ -130,7 +145,10 @@ def _fold(walk: Walk, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, li
             inverse[order] /= factor[:, np.newaxis]
         elif isinstance(bijector, LearnedPermutation):
             identity = tf.eye(len(order), dtype=bijector.dtype)
-            weights, inverse_weights = _float64(bijector.forward(identity)), _float64(bijector.inverse(identity))
+            weights, inverse_weights = (
+                _float64(bijector.forward(identity)),
+                _float64(bijector.inverse(identity)),
+            )
             shift[order] @= weights
             matrix[:, order] @= weights
             inverse[order] = inverse_weights @ inverse[order]
@@ -139,8 +157,17 @@ def _fold(walk: Walk, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, li
             read, moved = (half.numpy() for half in halves(channels))
             kernel, bias = _kernel_and_bias(network.first)
             factor = np.exp(3.0 * _float64(network.logs))
-            first, last = (matrix[:, read] @ kernel, bias + shift[read] @ kernel), _float64(network.kernel) * factor
-            steps.append((first, [_kernel_and_bias(block) for block in network.second], last @ inverse[moved]))
+            first, last = (
+                (matrix[:, read] @ kernel, bias + shift[read] @ kernel),
+                _float64(network.kernel) * factor,
+            )
+            steps.append(
+                (
+                    first,
+                    [_kernel_and_bias(block) for block in network.second],
+                    last @ inverse[moved],
+                )
+            )
             shift[moved] += _float64(network.b) * factor
         else:
             return bijector.forward(channels)

@@ -12,8 +12,8 @@ import tensorflow as tf
 class Parameters:
     """Create a flow's variables and keep them by path.
 
-    A variable's initial value depends only on the seed and its path; float32 and float64 variables round the same
-    random numbers. All scopes share `variables`, in order of creation.
+    A variable's initial value depends only on the seed and its path; float32 and float64 variables
+    round the same random numbers. All scopes share `variables`, in order of creation.
     """
 
     def __init__(self, *, seed: int, dtype: tf.DType) -> None:
@@ -39,7 +39,8 @@ class Parameters:
     def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
         """Create P, L, U, sign_S and log_S of a random orthogonal matrix.
 
-        It is Q of a matrix of uniform numbers in [0, 1), as in the original, so its first column has one sign.
+        It is Q of a matrix of uniform numbers in [0, 1), as in the original, so its first column
+        has one sign.
         """
         uniform = self._generator("orthogonal").uniform(size=(size, size))
         p, lower, upper = scipy.linalg.lu(np.linalg.qr(uniform)[0])
@@ -58,7 +59,8 @@ class Parameters:
     def _add(self, name: str, value: np.ndarray, trainable: bool = True) -> tf.Variable:
         path = f"{self._path}{name}"
         scope, _, leaf = f"flow/{path}".rpartition("/")
-        # The slash at the end makes the name absolute, so that it does not contain a caller's name scope.
+        # The slash at the end makes the name absolute, so that it does not contain a caller's name
+        # scope.
         with tf.init_scope(), tf.name_scope(f"{scope}/"):
             variable = tf.Variable(value, trainable=trainable, dtype=self._dtype, name=leaf)
         self.variables[path] = variable

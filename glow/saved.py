@@ -19,8 +19,13 @@ CONFIG_FILE, ARRAYS_FILE = "calibration.json", "calibration.npz"
 def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> None:
     """Write `calibration.json` and the variables, `calibration.npz`, into a folder."""
     config = getattr(calibration, "config", None)
-    values = {"event_size": calibration.event_size, "config": None if config is None else config.to_dict()}
-    pathlib.Path(folder, CONFIG_FILE).write_text(f"{json.dumps(values, indent=2)}\n", encoding="utf-8")
+    values = {
+        "event_size": calibration.event_size,
+        "config": None if config is None else config.to_dict(),
+    }
+    pathlib.Path(folder, CONFIG_FILE).write_text(
+        f"{json.dumps(values, indent=2)}\n", encoding="utf-8"
+    )
     arrays = {name: variable.numpy() for name, variable in calibration.variables_by_path.items()}
     np.savez(pathlib.Path(folder, ARRAYS_FILE), **arrays)
 
@@ -31,12 +36,20 @@ def read_calibration(folder: str | os.PathLike) -> Calibration:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         config, size = values["config"], int(values["event_size"])
-        calibration: Calibration = AffineMap(size) if config is None else Glow(GlowConfig(**config), size, seed=0)
+        calibration: Calibration = (
+            AffineMap(size) if config is None else Glow(GlowConfig(**config), size, seed=0)
+        )
         path = path.with_name(ARRAYS_FILE)
         with np.load(path) as arrays:
             for name, variable in calibration.variables_by_path.items():
-                if arrays[name].shape != tuple(variable.shape) or not np.isfinite(arrays[name]).all():
-                    raise ValueError(f"found other values for {name}, expected finite ones of shape {variable.shape}")
+                if (
+                    arrays[name].shape != tuple(variable.shape)
+                    or not np.isfinite(arrays[name]).all()
+                ):
+                    raise ValueError(
+                        f"found other values for {name}, expected finite ones of shape "
+                        f"{variable.shape}"
+                    )
                 variable.assign(arrays[name])
     except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: cannot be read as a calibration: {error}") from error
@@ -46,8 +59,8 @@ def read_calibration(folder: str | os.PathLike) -> Calibration:
 def export_calibration(calibration: Calibration, path: str | os.PathLike) -> None:
     """Write a calibration as dense layers, `.npz`, or a program, `.onnx`.
 
-    - `.npz`: `kernel_i` [in, out], `bias_i` [out] and `slope_i` of layer i: `y = x @ kernel + bias`, where negative
-      values of y are multiplied by the slope.
+    - `.npz`: `kernel_i` [in, out], `bias_i` [out] and `slope_i` of layer i: `y = x @ kernel +
+      bias`, where negative values of y are multiplied by the slope.
     - `.onnx`: `embedding`, float32 [n, D], becomes `calibrated_embedding`, float32 [n, D].
 
     Raises:
@@ -69,7 +82,10 @@ def write_export(calibration: Calibration, path: pathlib.Path, ending: str) -> N
     if ending == ".npz":
         arrays: dict[str, np.ndarray] = {}
         for i, layer in enumerate(calibration.dense_layers()):
-            arrays |= {f"{name}_{i}": np.asarray(value, np.float32) for name, value in layer._asdict().items()}
+            arrays |= {
+                f"{name}_{i}": np.asarray(value, np.float32)
+                for name, value in layer._asdict().items()
+            }
         with path.open("wb") as file:
             np.savez(file, **arrays)
     elif ending == ".onnx":
@@ -78,7 +94,9 @@ def write_export(calibration: Calibration, path: pathlib.Path, ending: str) -> N
         forward = calibration.folded() or calibration.forward
         tf2onnx.convert.from_function(
             tf.function(lambda u: {"calibrated_embedding": forward(u)}, autograph=False),
-            input_signature=[tf.TensorSpec([None, calibration.event_size], tf.float32, "embedding")],
+            input_signature=[
+                tf.TensorSpec([None, calibration.event_size], tf.float32, "embedding")
+            ],
             opset=18,
             output_path=str(path),
         )

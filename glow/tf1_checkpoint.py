@@ -11,7 +11,8 @@ from glow.flow import Glow
 FLOW_SCOPE = "bert/flow/"
 _SLOT_SUFFIXES = ("/adam_m", "/adam_v")
 
-# TF1's tensors are [batch, 1, 1, channels] and its kernels [1, 1, in, out], so these have leading axes of size 1.
+# TF1's tensors are [batch, 1, 1, channels] and its kernels [1, 1, in, out], so these have leading
+# axes of size 1.
 _LEADING_AXES = {"b": 3, "logs": 3, "W": 2}
 
 
@@ -41,27 +42,40 @@ def _reversals(flow: Glow) -> dict[str, np.ndarray]:
 def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
     """Set every variable of `flow` from TF1's values.
 
-    Names outside `FLOW_SCOPE` and the optimiser's moments are ignored. The constant matrix `invertible/w` of a reversal
-    is optional. An error changes no variable.
+    Names outside `FLOW_SCOPE` and the optimiser's moments are ignored. The constant matrix
+    `invertible/w` of a reversal is optional. An error changes no variable.
 
     Raises:
-      ValueError: a variable is missing, unexpected or not finite, or has another shape, or a stored permutation is not
-        the reversal. If a shipped configuration fits, the message names it.
+      ValueError: a variable is missing, unexpected or not finite, or has another shape, or a stored
+        permutation is not the reversal. If a shipped configuration fits, the message names it.
     """
-    stored = {name.removeprefix(FLOW_SCOPE): np.asarray(value) for name, value in values.items() if is_flow_name(name)}
+    stored = {
+        name.removeprefix(FLOW_SCOPE): np.asarray(value)
+        for name, value in values.items()
+        if is_flow_name(name)
+    }
     shapes, reversals = _tf1_shapes(flow), _reversals(flow)
     for path, shape in shapes.items():
         if path not in stored:
-            raise ValueError(f"{FLOW_SCOPE}{path}: missing, expected shape {shape}{_fitting(stored)}")
+            raise ValueError(
+                f"{FLOW_SCOPE}{path}: missing, expected shape {shape}{_fitting(stored)}"
+            )
     for path, value in stored.items():
         name = f"{FLOW_SCOPE}{path}"
         if path in reversals:
             if not np.array_equal(value, reversals[path]):
-                raise ValueError(f"{name}: found another matrix, expected the reversal of {len(value)} channels")
+                raise ValueError(
+                    f"{name}: found another matrix, expected the reversal of {len(value)} channels"
+                )
         elif path not in shapes:
-            raise ValueError(f"{name}: unexpected, the flow of this config has no such variable{_fitting(stored)}")
+            raise ValueError(
+                f"{name}: unexpected, the flow of this config has no such "
+                f"variable{_fitting(stored)}"
+            )
         elif value.shape != shapes[path]:
-            raise ValueError(f"{name}: found shape {value.shape}, expected {shapes[path]}{_fitting(stored)}")
+            raise ValueError(
+                f"{name}: found shape {value.shape}, expected {shapes[path]}{_fitting(stored)}"
+            )
         elif not np.isfinite(value).all():
             raise ValueError(f"{name}: found NaN or infinity, expected finite values")
     for path, variable in flow.variables_by_path.items():
@@ -70,12 +84,23 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
 
 def _fitting(stored: Mapping[str, np.ndarray]) -> str:
     """Return "; NAME fits" if a shipped config fits, else ""."""
-    levels, steps = (len(set(re.findall(rf"{name}\d+", " ".join(stored)))) for name in ("revnet_", "revnet_step_"))
-    widths = {value.shape[-1] for path, value in stored.items() if path.endswith("additive/nn/conv_block/1_2/W")}
+    levels, steps = (
+        len(set(re.findall(rf"{name}\d+", " ".join(stored))))
+        for name in ("revnet_", "revnet_step_")
+    )
+    widths = {
+        value.shape[-1]
+        for path, value in stored.items()
+        if path.endswith("additive/nn/conv_block/1_2/W")
+    }
     is_learned = any(path.endswith("invertible/P") for path in stored)
     for name in GlowConfig.names():
         config = GlowConfig.from_name(name)
-        if (levels, steps, widths) == (config.n_levels, config.depth, {config.coupling_width}) and not is_learned:
+        if (levels, steps, widths) == (
+            config.n_levels,
+            config.depth,
+            {config.coupling_width},
+        ) and not is_learned:
             return f"; {name} fits"
     return ""
 
@@ -83,6 +108,11 @@ def _fitting(stored: Mapping[str, np.ndarray]) -> str:
 def tf1_variables(flow: Glow) -> dict[str, np.ndarray]:
     """Return a flow's arrays and its reversals' matrices by TF1 name."""
     shapes = _tf1_shapes(flow)
-    arrays = {path: variable.numpy().reshape(shapes[path]) for path, variable in flow.variables_by_path.items()}
-    arrays |= {path: matrix.astype(flow.dtype.as_numpy_dtype) for path, matrix in _reversals(flow).items()}
+    arrays = {
+        path: variable.numpy().reshape(shapes[path])
+        for path, variable in flow.variables_by_path.items()
+    }
+    arrays |= {
+        path: matrix.astype(flow.dtype.as_numpy_dtype) for path, matrix in _reversals(flow).items()
+    }
     return {f"{FLOW_SCOPE}{path}": value for path, value in arrays.items()}

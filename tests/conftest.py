@@ -15,7 +15,8 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-# Two processes test at once, on models too small to share out: more threads would only wait for each other.
+# Two processes test at once, on models too small to share out: more threads would only wait for
+# each other.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
@@ -36,17 +37,26 @@ _FIRST = (
 def pytest_collection_modifyitems(items):
     # Else each garbage collection would visit all the objects of the imported libraries.
     gc.freeze()
-    items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
+    items.sort(
+        key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST)
+    )
 
 
 def _find_python_with(name):
-    """The Python that has sentence-transformers: PEERS_PYTHON's, the benchmarks' peers', or this one."""
+    """The Python that has sentence-transformers.
+
+    It is PEERS_PYTHON's, the benchmarks' peers', or this one.
+    """
     if given := os.environ.get("PEERS_PYTHON"):
         return pathlib.Path(given)
     from benchmarks.peers import environment_dir
 
     python = environment_dir() / "bin" / "python"
-    return python if python.is_file() else importlib.util.find_spec("sentence_transformers") and sys.executable
+    return (
+        python
+        if python.is_file()
+        else importlib.util.find_spec("sentence_transformers") and sys.executable
+    )
 
 
 # What a few tests need beside the lock, and what installs it.
@@ -61,9 +71,16 @@ def require():
     """A function that finds a module, or skips the test."""
 
     def find(name):
-        found = _find_python_with(name) if name == "sentence-transformers" else importlib.util.find_spec(name)
+        found = (
+            _find_python_with(name)
+            if name == "sentence-transformers"
+            else importlib.util.find_spec(name)
+        )
         if found is None:
-            pytest.skip(f"{name} is not installed: {_OPTIONAL.get(name, 'pip install -r .ci/requirements.txt')}")
+            pytest.skip(
+                f"{name} is not installed: "
+                f"{_OPTIONAL.get(name, 'pip install -r .ci/requirements.txt')}"
+            )
         return found
 
     return find
@@ -84,7 +101,9 @@ def reference_data():
     named = os.environ.get("BERT_FLOW_REFERENCE_DATA")
     folder = pathlib.Path(named or pathlib.Path(__file__).parents[2] / "shared")
     if not (folder / "golden").is_dir():
-        pytest.skip(f"{named or 'the repository'} lacks the golden values of the whole STS Benchmark")
+        pytest.skip(
+            f"{named or 'the repository'} lacks the golden values of the whole STS Benchmark"
+        )
     return folder
 
 
@@ -147,7 +166,9 @@ def documented_encoder_dir(documented_bert, tmp_path_factory):
     from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
     from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
 
-    return write_encoder_folder(tmp_path_factory.mktemp("documented") / "encoder", read_tf1(documented_bert))
+    return write_encoder_folder(
+        tmp_path_factory.mktemp("documented") / "encoder", read_tf1(documented_bert)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -165,8 +186,12 @@ def write_tf1_checkpoint():
 
     def write(prefix, arrays):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            variables = [tf.compat.v1.get_variable(name, initializer=value) for name, value in arrays.items()]
+            variables = [
+                tf.compat.v1.get_variable(name, initializer=value) for name, value in arrays.items()
+            ]
             session.run(tf.compat.v1.global_variables_initializer())
-            tf.compat.v1.train.Saver(variables).save(session, str(prefix), write_meta_graph=False, write_state=False)
+            tf.compat.v1.train.Saver(variables).save(
+                session, str(prefix), write_meta_graph=False, write_state=False
+            )
 
     return write

@@ -2,9 +2,10 @@
 
     python -m tests.faults --trials 20 --seed 1
 
-Each command runs in a process forked from this one, which has imported TensorFlow and not used it. Whatever happens
-to a command, the same command run again must end well and leave what an uninterrupted run leaves, except for times.
-It prints one JSON line per trial: the command, the fault, and the violation ("" for none).
+Each command runs in a process forked from this one, which has imported TensorFlow and not used it.
+Whatever happens to a command, the same command run again must end well and leave what an
+uninterrupted run leaves, except for times. It prints one JSON line per trial: the command, the
+fault, and the violation ("" for none).
 """
 
 import argparse
@@ -83,7 +84,12 @@ def _bert_flow(line: str) -> Run:
 
 
 def _recipe() -> int:
-    environment = {"BERT_HUB": "encoder", "GLUE_DIR": "glue", "OUTPUT_PARENT_DIR": "recipes", "SKIP_NLI": "1"}
+    environment = {
+        "BERT_HUB": "encoder",
+        "GLUE_DIR": "glue",
+        "OUTPUT_PARENT_DIR": "recipes",
+        "SKIP_NLI": "1",
+    }
     return recipes.main([], environment)
 
 
@@ -94,21 +100,30 @@ COMMANDS: dict[str, Run] = {
     "train_bert": _siamese(_TRAIN, do_eval=True),
     "overwrite": _siamese(_FLOW, exp_name="finished", flow_learning_rate=0.1, overwrite=True),
     "recipe": _recipe,
-    "fit": _bert_flow("fit --bert_hub encoder --input sentences.txt --out model --flow_model_config small_flow.json"),
+    "fit": _bert_flow(
+        "fit --bert_hub encoder --input sentences.txt --out model --flow_model_config "
+        "small_flow.json"
+    ),
     "fit_array": _bert_flow(
-        "fit --embeddings u.npy --out calibration --flow_model_config small_flow.json --train_batch_size 8"
+        "fit --embeddings u.npy --out calibration --flow_model_config small_flow.json "
+        "--train_batch_size 8"
     ),
     "pretrain": _bert_flow(
-        "pretrain --bert_hub encoder --text sentences.txt --out pretrained --steps 8 --num_warmup_steps 2 "
+        "pretrain --bert_hub encoder --text sentences.txt --out pretrained --steps 8 "
+        "--num_warmup_steps 2 "
         "--train_batch_size 8 --save_checkpoints_steps 2"
     ),
     "encode": _bert_flow(f"encode {_MODEL} --input sentences.txt --out out/e.npy"),
-    "encode_folder": _bert_flow(f"encode-folder {_MODEL} --input sentences.txt --out embeddings --shard_rows 15"),
+    "encode_folder": _bert_flow(
+        f"encode-folder {_MODEL} --input sentences.txt --out embeddings --shard_rows 15"
+    ),
     "convert": _bert_flow("convert --tf1_checkpoint tf1 --out converted"),
     "to_tf1": _bert_flow("convert --run runs/finished --to_tf1 --out to_tf1"),
     "export": _bert_flow(f"export {_MODEL} --out exported --version 1"),
     "compare": _bert_flow(f"compare {_MODEL} --glue_dir glue --methods sn --out comparison.json"),
-    "duplicates": _bert_flow(f"duplicates {_MODEL} --input sentences.txt --threshold 0.5 --out groups.csv"),
+    "duplicates": _bert_flow(
+        f"duplicates {_MODEL} --input sentences.txt --threshold 0.5 --out groups.csv"
+    ),
     "evaluate": _bert_flow(f"evaluate {_MODEL} --tasks stsb --glue_dir glue"),
     "isotropy": _bert_flow(f"isotropy {_MODEL} --glue_dir glue --split all --out isotropy.json"),
 }
@@ -134,7 +149,9 @@ class Process:
       most_bytes: size that no file may exceed, like a full disk; -1 for any size.
     """
 
-    def __init__(self, run: Run, folder: pathlib.Path, *, kill_at: int = 0, most_bytes: int = -1) -> None:
+    def __init__(
+        self, run: Run, folder: pathlib.Path, *, kill_at: int = 0, most_bytes: int = -1
+    ) -> None:
         self._operations = memoryview(mmap.mmap(-1, 8)).cast("q")
         reading, writing = os.pipe()
         # The pipe holds all that a command prints. A file would count as one that is too large.
@@ -167,7 +184,9 @@ class Process:
 
     def _count(self, folder: str, kill_at: int, event: str, arguments: tuple) -> None:
         is_change = event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link")
-        if is_change or (event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT):
+        if is_change or (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT
+        ):
             path = arguments[0]
             if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(folder):
                 self._operations[0] += 1
@@ -196,7 +215,9 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
         if path.is_dir():
             continue
         data = path.read_bytes()
-        if re.search(r"tfevents|saved_model\.pb$|fingerprint\.pb$|variables\.(data-|index)|\.lock$", name):
+        if re.search(
+            r"tfevents|saved_model\.pb$|fingerprint\.pb$|variables\.(data-|index)|\.lock$", name
+        ):
             # TensorFlow writes these in another way each time.
             data = b""
         elif path.name == "checkpoint":
@@ -210,11 +231,17 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
 def _without_times(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Drop times, memory and the digests of SavedModels' graphs."""
     times = ("seconds", "fit_seconds", "peak_memory_mib")
-    return {name: value for name, value in pairs if name not in times and not name.endswith("saved_model.pb")}
+    return {
+        name: value
+        for name, value in pairs
+        if name not in times and not name.endswith("saved_model.pb")
+    }
 
 
 def _differing(found: dict[str, str], whole: dict[str, str]) -> str:
-    names = sorted(name for name in found.keys() | whole.keys() if found.get(name) != whole.get(name))
+    names = sorted(
+        name for name in found.keys() | whole.keys() if found.get(name) != whole.get(name)
+    )
     return f"differ: {', '.join(names)}" if names else ""
 
 
@@ -242,7 +269,11 @@ class Trials:
             assert status == 0, f"{name}: {process.output()}"
             self._seconds, self._operations = time.monotonic() - began, process.operations
             self._whole = contents(folder)
-            changed = [p for p in folder.rglob("*") if p.is_file() and before.get(p) != p.stat().st_mtime_ns]
+            changed = [
+                p
+                for p in folder.rglob("*")
+                if p.is_file() and before.get(p) != p.stat().st_mtime_ns
+            ]
             self._largest = max(path.stat().st_size for path in changed)
 
     @contextlib.contextmanager
@@ -279,7 +310,9 @@ class Trials:
     def full_disk(self) -> str:
         """Let no file grow beyond a size, then run it again."""
         with self._copy() as folder:
-            process = Process(self._run, folder, most_bytes=int(self._rng.random() ** 2 * self._largest))
+            process = Process(
+                self._run, folder, most_bytes=int(self._rng.random() ** 2 * self._largest)
+            )
             return _badly_said(process.end(), process.output()) or self._finish(folder)
 
     def twice(self) -> str:
@@ -290,12 +323,16 @@ class Trials:
             both = [first, Process(self._run, folder)]
             statuses = [process.end() for process in both]
             wrong = [_badly_said(s, p.output()) for s, p in zip(statuses, both, strict=True)]
-            return "; ".join(filter(None, [*wrong, 0 not in statuses and "neither ended well"])) or self._finish(folder)
+            return "; ".join(
+                filter(None, [*wrong, 0 not in statuses and "neither ended well"])
+            ) or self._finish(folder)
 
     def damage(self) -> str:
         """Damage a file; the command may end with one line."""
         with self._copy() as folder:
-            files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
+            files = [
+                path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size
+            ]
             path = self._rng.choice(files)
             data = bytearray(path.read_bytes())
             at = self._rng.randrange(len(data))
@@ -311,7 +348,9 @@ class Trials:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run trials, print a line for each, return 1 after a violation."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=1, help="of each command and fault")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
@@ -330,7 +369,9 @@ def main(arguments: list[str] | None = None) -> int:
         assert process.end() == 0, process.output()
         work.rename(start)
         for i, name in enumerate(chosen.only):
-            trials = Trials(name, start, random.Random(f"{chosen.seed} {name}"), 1 if chosen.quick else 3)
+            trials = Trials(
+                name, start, random.Random(f"{chosen.seed} {name}"), 1 if chosen.quick else 3
+            )
             faults = FAULTS[i % 4 :][:1] if chosen.quick else chosen.faults
             for fault in faults * chosen.trials:
                 violation = getattr(trials, fault)()

@@ -21,7 +21,9 @@ def served(folder: str | os.PathLike, port: int = 0) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def running(handler: Callable[..., http.server.BaseHTTPRequestHandler], port: int = 0) -> Iterator[str]:
+def running(
+    handler: Callable[..., http.server.BaseHTTPRequestHandler], port: int = 0
+) -> Iterator[str]:
     """Run a server of this handler during the block; yield its URL."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

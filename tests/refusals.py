@@ -1,10 +1,10 @@
 """Checks of mistakes: one line, exit status 2, nothing written.
 
 assert "--input" in refused("encode", "--out", path)                # bert-flow, in this process
-refused("fit", *arguments, "--out", folder, unchanged=folder)       # … and the folder keeps every byte
-refused_by(eval_stsb.main, "--is_test", "2")                        # any main(arguments) -> status
-refusal(done.returncode, done.stderr, "serve.sh", "--port")         # a process that has ended
-with user_error("pooling: found 'max'"): from_hub("demo", pooling="max")
+refused("fit", *arguments, "--out", folder, unchanged=folder)       # … and the folder keeps every
+byte refused_by(eval_stsb.main, "--is_test", "2")                        # any main(arguments) ->
+status refusal(done.returncode, done.stderr, "serve.sh", "--port")         # a process that has
+ended with user_error("pooling: found 'max'"): from_hub("demo", pooling="max")
 """
 
 import contextlib
@@ -48,7 +48,9 @@ def refused(*arguments: object, unchanged: pathlib.Path | None = None, **options
 
 
 def refused_by(
-    function: Callable[[Sequence[str]], int], *arguments: object, unchanged: pathlib.Path | None = None
+    function: Callable[[Sequence[str]], int],
+    *arguments: object,
+    unchanged: pathlib.Path | None = None,
 ) -> str:
     """The line, without `error: `, that a command line's `main(arguments) -> status` ends with."""
     out, err = io.StringIO(), io.StringIO()
@@ -70,7 +72,9 @@ def refusal(status: int, stderr: str, *parts: str, after_log: bool = False) -> s
     assert status == 2, (status, stderr)
     lines = stderr.splitlines()
     assert len(lines) == 1 or (after_log and lines), stderr
-    assert [line.startswith("error: ") for line in lines] == [False] * (len(lines) - 1) + [True], stderr
+    assert [line.startswith("error: ") for line in lines] == [False] * (len(lines) - 1) + [True], (
+        stderr
+    )
     assert "Traceback" not in stderr, stderr
     for part in parts:
         assert part in lines[-1], (part, lines[-1])

@@ -38,7 +38,9 @@ def write_small_bert(tiny, folder, layers=LAYERS, pieces=None):
             if name.endswith("position_embeddings"):
                 value = np.resize(value, [POSITIONS, value.shape[1]])
             if name.endswith("word_embeddings") and pieces is not None:
-                rows = np.random.default_rng(0).normal(0, value.std(), [len(pieces), value.shape[1]])
+                rows = np.random.default_rng(0).normal(
+                    0, value.std(), [len(pieces), value.shape[1]]
+                )
                 value = rows.astype(np.float32)
             variables.append(tf.compat.v1.get_variable(name, initializer=value))
         session.run(tf.compat.v1.global_variables_initializer())

@@ -20,7 +20,10 @@ def _section(title):
 
 def _block(title):
     """Return the words of each line of a section's block."""
-    return [line.split() for line in re.search(r"```text\n(.+?)```", _section(title), re.DOTALL)[1].splitlines()]
+    return [
+        line.split()
+        for line in re.search(r"```text\n(.+?)```", _section(title), re.DOTALL)[1].splitlines()
+    ]
 
 
 @pytest.fixture(scope="module")

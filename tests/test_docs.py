@@ -79,17 +79,27 @@ def test_every_snippet_is_run_by_a_test():
 
 
 def test_the_guides_have_at_most_6200_words():
-    assert sum(len(path.read_text(encoding="utf-8").split()) for path in (_ROOT / "docs").rglob("*.md")) <= 6200
+    assert (
+        sum(
+            len(path.read_text(encoding="utf-8").split()) for path in (_ROOT / "docs").rglob("*.md")
+        )
+        <= 6200
+    )
 
 
 def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder_dir):
     rows = {
         what: (of_run, of_fit)
-        for what, of_run, of_fit in re.findall(r"^\| (.+?) \| (.+) \| (.+) \|$", _GUIDES["python"], re.MULTILINE)
+        for what, of_run, of_fit in re.findall(
+            r"^\| (.+?) \| (.+) \| (.+) \|$", _GUIDES["python"], re.MULTILINE
+        )
     }
 
     def figures(what):
-        return [[float(one.replace(",", "")) for one in re.findall(r"\d[\d,.e-]*\d|\d", cell)] for cell in rows[what]]
+        return [
+            [float(one.replace(",", "")) for one in re.findall(r"\d[\d,.e-]*\d|\d", cell)]
+            for cell in rows[what]
+        ]
 
     flags = {field.name: field.default for field in flags_of(RunSettings)}
     of_fit = {name: one.default for name, one in inspect.signature(BertFlow.fit).parameters.items()}
@@ -97,14 +107,21 @@ def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder
     batch, rate = of_fit["batch_size"], of_fit["learning_rate"]
     of_command = (options["train_batch_size"], options["flow_learning_rate"], options["seed"])
     assert of_command == (batch, rate, of_fit["seed"])
-    assert figures("a step sees") == [[flags["train_batch_size"], 2 * flags["train_batch_size"]], [batch]]
+    assert figures("a step sees") == [
+        [flags["train_batch_size"], 2 * flags["train_batch_size"]],
+        [batch],
+    ]
     assert figures("epochs") == [[flags["num_train_epochs"], 1], [1, fitting._ENOUGH_STEPS]]
     assert figures("optimiser")[0] == [1, optimizer.DECAY_RATE, optimizer.CLIP_NORM]
     assert figures("learning rate of the flow") == [[flags["flow_learning_rate"]], [rate]]
     assert figures("encoder")[0] == [0, flags["learning_rate"], flags["warmup_proportion"]]
     length = BertFlow.from_hub(documented_encoder_dir).max_seq_length
     assert figures("longest sentence") == [[flags["max_seq_length"]], [256]] and length <= 256
-    assert figures("held out")[1] == [of_fit["dev_fraction"], fitting._ENOUGH_HELD_OUT, fitting._HELD_OUT[-1]]
+    assert figures("held out")[1] == [
+        of_fit["dev_fraction"],
+        fitting._ENOUGH_HELD_OUT,
+        fitting._HELD_OUT[-1],
+    ]
 
 
 def test_own_sentences_are_calibrated_and_saved(workplace):
@@ -163,10 +180,22 @@ def test_the_notebook_runs_and_holds_the_outputs_of_one_run(workplace, monkeypat
 
 def test_arguments_that_documents_name_exist():
     pages = [_ROOT / "README.md", *(_ROOT / "docs").glob("*.md"), *(_ROOT / "docs").glob("*.ipynb")]
-    calls = re.findall(r"\b(\w+)\(([^()]*)", "".join(path.read_text(encoding="utf-8") for path in pages))
+    calls = re.findall(
+        r"\b(\w+)\(([^()]*)", "".join(path.read_text(encoding="utf-8") for path in pages)
+    )
     known = {"FlowCalibrator": FlowCalibrator, **vars(BertFlow)}
-    named = [(name, one) for name, given in calls if name in known for one in re.findall(r"(\w+)=", given)]
+    named = [
+        (name, one)
+        for name, given in calls
+        if name in known
+        for one in re.findall(r"(\w+)=", given)
+    ]
     assert len(named) > 10
     for name, argument in named:
-        taken = [getattr(BertFlow, name, known[name]), *([BertFlow.from_hub] if name == "demo" else ())]
-        assert any(argument in inspect.signature(one).parameters for one in taken), f"{name}({argument}=…)"
+        taken = [
+            getattr(BertFlow, name, known[name]),
+            *([BertFlow.from_hub] if name == "demo" else ()),
+        ]
+        assert any(argument in inspect.signature(one).parameters for one in taken), (
+            f"{name}({argument}=…)"
+        )

@@ -41,19 +41,30 @@ def write_example_files():
     folder, electra = source.demo_encoder_dir(), pathlib.Path("electra")
     bert = safetensors.numpy.load_file(folder / "model.safetensors")
     electra.mkdir()
-    weights = {f"electra.{name}": value for name, value in bert.items() if not name.startswith("pooler.")}
+    weights = {
+        f"electra.{name}": value for name, value in bert.items() if not name.startswith("pooler.")
+    }
     safetensors.numpy.save_file(weights, electra / "model.safetensors")
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copy(folder / name, electra)
     written = json.loads((folder / "config.json").read_text())
-    written |= {"model_type": "electra", "embedding_size": written["hidden_size"], "hidden_act": "gelu_new"}
+    written |= {
+        "model_type": "electra",
+        "embedding_size": written["hidden_size"],
+        "hidden_act": "gelu_new",
+    }
     (electra / "config.json").write_text(json.dumps(written))
     sentences = sample_sentences()
-    lines = [f"{a}\t{b}\t{i % 11}\n" for i, (a, b) in enumerate(zip(sentences[::2], sentences[1::2], strict=True))]
+    lines = [
+        f"{a}\t{b}\t{i % 11}\n"
+        for i, (a, b) in enumerate(zip(sentences[::2], sentences[1::2], strict=True))
+    ]
     headlines = pathlib.Path("data", "Headlines")
     headlines.mkdir(parents=True)
     for i, split in enumerate(("train", "dev", "test")):
-        (headlines / f"{split}.tsv").write_text("first\tsecond\tscore\n" + "".join(lines[i::3]), encoding="utf-8")
+        (headlines / f"{split}.tsv").write_text(
+            "first\tsecond\tscore\n" + "".join(lines[i::3]), encoding="utf-8"
+        )
     flow = dataclasses.asdict(config.GlowConfig.load("config_l2_d2_w32"))
     pathlib.Path("tanh.json").write_text(json.dumps(flow | {"coupling": "tanh"}))
 
@@ -88,19 +99,28 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
     # In a process of its own, whose __main__ the file is, and which loads what the other one saved.
     environment = os.environ | {"PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
-        [sys.executable, *commands[2][1:]], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *commands[2][1:]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0 and "error" not in done.stderr, done.stderr
     assert re.search(r"  HEADLINES  test   Spearman    266 ", done.stdout), done.stdout
     fitted = BertFlow.from_pretrained("my_electra")
     assert {type(bijectors[-1]).__name__ for bijectors in fitted.flow.levels} == {"TanhCoupling"}
     sentences = (workplace / "sentences.txt").read_text().splitlines()[:20]
-    np.testing.assert_allclose(fitted.inverse(fitted.encode(sentences)), fitted.encode_pooled(sentences), atol=1e-4)
-    # The ELECTRA computes what the BERT does that it was written from, and the pooling takes the largest.
+    np.testing.assert_allclose(
+        fitted.inverse(fitted.encode(sentences)), fitted.encode_pooled(sentences), atol=1e-4
+    )
+    # The ELECTRA computes what the BERT does that it was written from, and the pooling takes the
+    # largest.
     bert = BertFlow.from_hub(documented_encoder_dir)
     states = [bert.encoder.token_states(bert.tokenize([sentence])) for sentence in sentences]
     found = BertFlow.from_hub("encoders/electra", pooling="max-last-1").encode(sentences)
-    np.testing.assert_allclose(found, [tf.reduce_max(one[0], axis=0) for one in states], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        found, [tf.reduce_max(one[0], axis=0) for one in states], rtol=0, atol=1e-5
+    )
 
 
 def test_the_coupling_of_the_page_is_a_bijector(workplace):

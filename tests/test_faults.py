@@ -20,7 +20,9 @@ def trials():
     root = pathlib.Path(__file__).parents[1]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-m", "tests.faults", "--quick", "--only", *_NAMES]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode in (0, 1), done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 

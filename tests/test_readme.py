@@ -16,12 +16,15 @@ from tests.refusals import succeeds
 _ROOT = pathlib.Path(__file__).parents[1]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 _ORIGINAL, _REPRODUCE = (
-    (_ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("original", "reproduce")
+    (_ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("original", "reproduce")
 )
 _PAGES = _README + _ORIGINAL + _REPRODUCE
 _BLOCKS = {
     name: (language, text)
-    for name, language, text in re.findall(r"<!-- command: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", _PAGES, re.DOTALL)
+    for name, language, text in re.findall(
+        r"<!-- command: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", _PAGES, re.DOTALL
+    )
 }
 _BASE = "uncased_L-12_H-768_A-12"
 
@@ -32,12 +35,16 @@ def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
     root = tmp_path_factory.mktemp("clone")
     shutil.copytree(_ROOT / "run_scripts", root / "run_scripts")
     # The environment is there already: it is the one that this test runs in.
-    (root / "run_scripts" / "setup_env.sh").write_text(f"VENV_PYTHON={shlex.quote(sys.executable)}\n")
+    (root / "run_scripts" / "setup_env.sh").write_text(
+        f"VENV_PYTHON={shlex.quote(sys.executable)}\n"
+    )
     for package in ("bert_flow_tf", "glow"):
         (root / package).symlink_to(_ROOT / package)
     shutil.copytree(documented_bert, root / "premodels" / _BASE)
     small_runs.write_sentences(root / "sentences.txt", 256)
-    small_runs.write_stsb(root / "glue_data" / "STS-B", small_runs.TINY_WORDS[:25], (12, 12, 12), gold=True)
+    small_runs.write_stsb(
+        root / "glue_data" / "STS-B", small_runs.TINY_WORDS[:25], (12, 12, 12), gold=True
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         patch.setenv("BERT_FLOW_CACHE", str(root / "cache"))
@@ -51,13 +58,19 @@ def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
 def _bert_flow(name):
     """Return the last line that each command of a block prints here."""
     lines = [shlex.split(line) for line in _BLOCKS[name][1].splitlines()]
-    assert _BLOCKS[name][0] == "bash" and {program for program, *_ in lines} == {".venv/bin/bert-flow"}
+    assert _BLOCKS[name][0] == "bash" and {program for program, *_ in lines} == {
+        ".venv/bin/bert-flow"
+    }
     return [succeeds(*arguments).splitlines()[-1] for _, *arguments in lines]
 
 
 def test_every_block_of_code_has_a_test():
     # test_recipe.py and tests/run_scripts test the first two; the third may be running now.
-    elsewhere = {"effect": "paper_effect.sh", "whole method": "siamese_then_flow.sh", "tests": "test.sh"}
+    elsewhere = {
+        "effect": "paper_effect.sh",
+        "whole method": "siamese_then_flow.sh",
+        "tests": "test.sh",
+    }
     here = {"original", "convert", "tables", "Python"}
     assert set(_BLOCKS) == {*elsewhere, *here}
     for name, script in elsewhere.items():
@@ -77,9 +90,12 @@ def test_first_example_prints_what_the_readme_shows(demo_dir, capsys):
     shown = re.search(r"<!-- command: Python -->.+?```text\n(.+?)```", _README, re.DOTALL)[1]
     figures = r"-?\d+\.\d*"
     assert re.sub(figures, "", printed) == re.sub(figures, "", shown)
-    # Another CPU rounds in another way, and 300 steps amplify that, to less than half of the standard error.
+    # Another CPU rounds in another way, and 300 steps amplify that, to less than half of the
+    # standard error.
     expected = [float(one) for one in re.findall(figures, shown)]
-    assert [float(one) for one in re.findall(figures, printed)] == pytest.approx(expected, rel=0.003, abs=0.03)
+    assert [float(one) for one in re.findall(figures, printed)] == pytest.approx(
+        expected, rel=0.003, abs=0.03
+    )
 
 
 def test_commands_train_score_convert_and_report(clone):
@@ -100,7 +116,13 @@ def test_every_difference_from_the_original_is_pinned_by_a_test():
     table = _ORIGINAL.split("## Where it differs")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", table, re.MULTILINE)[2:]
     assert len(rows) > 10
-    tests = "".join(path.read_text(encoding="utf-8") for path in (_ROOT / "tests").rglob("test_*.py"))
+    tests = "".join(
+        path.read_text(encoding="utf-8") for path in (_ROOT / "tests").rglob("test_*.py")
+    )
     pinned = set(re.findall(r'^@pytest\.mark\.differs\("([^"]+)"\)$', tests, re.MULTILINE))
-    assert {row: [key for key in pinned if key in row] for row in rows if sum(key in row for key in pinned) != 1} == {}
+    assert {
+        row: [key for key in pinned if key in row]
+        for row in rows
+        if sum(key in row for key in pinned) != 1
+    } == {}
     assert [key for key in pinned if sum(key in row for row in rows) != 1] == []

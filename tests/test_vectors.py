@@ -32,4 +32,6 @@ def test_both_libraries_find_the_nearest(documented_encoder_dir, require, tmp_pa
     exec(_SNIPPETS["parquet"], names)
     index = names["index"]
     assert index.ntotal == 2 * len(sentences)
-    np.testing.assert_allclose(index.reconstruct_n(len(sentences), len(sentences)), names["vectors"], atol=1e-6)
+    np.testing.assert_allclose(
+        index.reconstruct_n(len(sentences), len(sentences)), names["vectors"], atol=1e-6
+    )

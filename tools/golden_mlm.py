@@ -2,8 +2,8 @@
 
     python -m tools.golden_mlm
 
-The BERT is the golden data's, without dropout; head and batch are random. PyTorch and transformers run in the
-environment that benchmarks/peers.py installs.
+The BERT is the golden data's, without dropout; head and batch are random. PyTorch and transformers
+run in the environment that benchmarks/peers.py installs.
 """
 
 import pathlib
@@ -24,7 +24,9 @@ def main() -> None:
     rng = np.random.default_rng(17)
     with tempfile.TemporaryDirectory() as workspace:
         folder = pathlib.Path(workspace)
-        encoder = write_encoder_folder(folder / "encoder", read_tf1(DATA / "bert_tiny" / "bert_model.ckpt"))
+        encoder = write_encoder_folder(
+            folder / "encoder", read_tf1(DATA / "bert_tiny" / "bert_model.ckpt")
+        )
         weights = write_weights(str(encoder), folder / "weights")
         pieces = len((DATA / "bert_tiny" / "vocab.txt").read_text().splitlines())
         lengths = rng.integers(4, _LENGTH + 1, _SENTENCES)

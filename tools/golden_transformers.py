@@ -1,6 +1,7 @@
 """Make `tests/golden/data/transformers`: small random BERTs and their outputs.
 
-Run this in a new environment, from the repository's root. It writes the libraries' versions to versions.json.
+Run this in a new environment, from the repository's root. It writes the libraries' versions to
+versions.json.
 
     pip install torch transformers sentence-transformers
     python -m tools.golden_transformers
@@ -20,7 +21,9 @@ from sentence_transformers.sentence_transformer import modules
 
 DATA = pathlib.Path(__file__).parents[1] / "tests" / "golden" / "data"
 OUT = DATA / "transformers"
-TEXTS = [case["text"] for case in json.loads((DATA / "tokenization_uncased.json").read_text())["cases"]]
+TEXTS = [
+    case["text"] for case in json.loads((DATA / "tokenization_uncased.json").read_text())["cases"]
+]
 LENGTH = 24
 SHAPE = {
     "hidden_size": 16,
@@ -47,14 +50,29 @@ def vocabulary(is_cased):
         TEXTS
         if is_cased
         else [
-            "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
+            "".join(
+                c
+                for c in unicodedata.normalize("NFD", text.lower())
+                if unicodedata.category(c) != "Mn"
+            )
             for text in TEXTS
         ]
     )
     letters = sorted({c for text in texts for c in text if not c.isspace() and c.isprintable()})
     letters = [letter for letter in letters if letter < "\u4e00" or len(letters) < 400]
-    whole = sorted({word for text in texts for word in text.split() if word.isalnum() and 1 < len(word) < 12})[::2]
-    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *whole]
+    whole = sorted(
+        {word for text in texts for word in text.split() if word.isalnum() and 1 < len(word) < 12}
+    )[::2]
+    return [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        *(f"##{c}" for c in letters),
+        *whole,
+    ]
 
 
 def families():
@@ -63,7 +81,12 @@ def families():
     uncased, cased = len(vocabulary(False)), len(vocabulary(True))
     return {
         "bert": (bert(vocab_size=uncased, hidden_act="gelu", **SHAPE), model, False, {}),
-        "bert_cased_gelu_new": (bert(vocab_size=cased, hidden_act="gelu_new", **SHAPE), model, True, {}),
+        "bert_cased_gelu_new": (
+            bert(vocab_size=cased, hidden_act="gelu_new", **SHAPE),
+            model,
+            True,
+            {},
+        ),
         "bert_masked_lm_sharded": (
             bert(vocab_size=uncased, hidden_act="gelu_pytorch_tanh", **SHAPE),
             transformers.BertForMaskedLM,
@@ -71,7 +94,12 @@ def families():
             {"max_shard_size": "20KB"},
         ),
         # Like many models, this one has more rows than word pieces.
-        "bert_bfloat16_relu": (bert(vocab_size=uncased + 7, hidden_act="relu", **SHAPE), model, False, {}),
+        "bert_bfloat16_relu": (
+            bert(vocab_size=uncased + 7, hidden_act="relu", **SHAPE),
+            model,
+            False,
+            {},
+        ),
         "bert_float16": (bert(vocab_size=uncased, **SHAPE), model, False, {}),
         "distilbert": (
             transformers.DistilBertConfig(vocab_size=uncased, **DISTILBERT_SHAPE),
@@ -91,7 +119,13 @@ def make(name, config, kind, is_cased, options):
         if parameter.ndim == 1:
             # Biases of 0 and norm weights of 1 would hide mistakes.
             parameter.data += 0.2 * torch.randn_like(parameter)
-    dtype = torch.bfloat16 if "bfloat16" in name else torch.float16 if "float16" in name else torch.float32
+    dtype = (
+        torch.bfloat16
+        if "bfloat16" in name
+        else torch.float16
+        if "float16" in name
+        else torch.float32
+    )
     model.to(dtype).save_pretrained(folder, **options)
     vocab = folder / "vocab.txt"
     vocab.write_text("".join(f"{piece}\n" for piece in vocabulary(is_cased)), encoding="utf-8")
@@ -102,7 +136,9 @@ def make(name, config, kind, is_cased, options):
         vocab.unlink()
     else:
         (folder / "tokenizer.json").unlink(missing_ok=True)
-    inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="pt")
+    inputs = tokenizer(
+        TEXTS, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="pt"
+    )
     if kind is transformers.DistilBertModel:
         inputs.pop("token_type_ids", None)
     with torch.no_grad():
@@ -124,7 +160,9 @@ def make_sentence_transformer():
     folder = OUT / "sentence_transformer"
     transformer = modules.Transformer(str(OUT / "bert"), max_seq_length=12)
     pooling = modules.Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
-    model = sentence_transformers.SentenceTransformer(modules=[transformer, pooling, modules.Normalize()], device="cpu")
+    model = sentence_transformers.SentenceTransformer(
+        modules=[transformer, pooling, modules.Normalize()], device="cpu"
+    )
     model.save_pretrained(str(folder))
     (folder / "README.md").unlink(missing_ok=True)
     values = {"embeddings": model.encode(TEXTS)}
@@ -135,16 +173,27 @@ def make_sentence_transformer():
     for name in ("cosine", "dot", "euclidean", "manhattan"):
         model.similarity_fn_name = name
         # Vary the norms, because norms of 1 would hide differences between the functions.
-        vectors = values["embeddings"] * np.linspace(0.5, 2, len(TEXTS), dtype=np.float32)[:, np.newaxis]
+        vectors = (
+            values["embeddings"] * np.linspace(0.5, 2, len(TEXTS), dtype=np.float32)[:, np.newaxis]
+        )
         values[f"{name}_all"] = model.similarity(vectors[:20], vectors[20:30]).numpy()
         values[f"{name}_pairs"] = model.similarity_pairwise(vectors[:20], vectors[20:40]).numpy()
     np.savez_compressed(OUT / "sentence_transformer.npz", **values)
     kind = sentence_transformers.SentenceTransformer
-    names = [name for name in dir(kind) if not name.startswith("_") and name not in dir(torch.nn.Sequential)]
+    names = [
+        name
+        for name in dir(kind)
+        if not name.startswith("_") and name not in dir(torch.nn.Sequential)
+    ]
     functions = {name: getattr(kind, name) for name in names if callable(getattr(kind, name))}
-    signatures = {name: [*inspect.signature(function).parameters] for name, function in sorted(functions.items())}
+    signatures = {
+        name: [*inspect.signature(function).parameters]
+        for name, function in sorted(functions.items())
+    }
     properties = sorted(name for name in names if isinstance(getattr(kind, name), property))
-    (OUT / "signatures.json").write_text(json.dumps(signatures | {"properties": properties}, indent=1) + "\n")
+    (OUT / "signatures.json").write_text(
+        json.dumps(signatures | {"properties": properties}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":
@@ -152,5 +201,8 @@ if __name__ == "__main__":
     for name, family in families().items():
         make(name, *family)
     make_sentence_transformer()
-    versions = {module.__name__: module.__version__ for module in (torch, transformers, sentence_transformers)}
+    versions = {
+        module.__name__: module.__version__
+        for module in (torch, transformers, sentence_transformers)
+    }
     (OUT / "versions.json").write_text(json.dumps(versions, indent=2) + "\n")

@@ -34,7 +34,9 @@ _COMMANDS_PAGE = "reference/commands.md"
 
 def _help(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
     """Yield a heading and the help of each command, sub-commands included."""
-    with click.Context(command, parent=parent, info_name=command.name, **command.context_settings) as context:
+    with click.Context(
+        command, parent=parent, info_name=command.name, **command.context_settings
+    ) as context:
         depth = "##" if parent is None or parent.parent is None else "###"
         yield f"{depth} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
         if isinstance(command, click.Group):

@@ -23,31 +23,52 @@ class _Description(msgspec.Struct):
     probes: dict[str, list[float]]
 
 
-@click.command(epilog="\b\nbert-flow check-served --export exported/stsb/1 http://localhost:8501/v1/models/stsb")
+@click.command(
+    epilog="\b\nbert-flow check-served --export exported/stsb/1 "
+    "http://localhost:8501/v1/models/stsb"
+)
 @click.argument("url")
-@click.option("--export", "folder", required=True, metavar="DIR", help="Folder of the export, or of its version.")
-@click.option("--name", metavar="NAME", help="Model's name, for an address that ends in /embeddings.")
+@click.option(
+    "--export",
+    "folder",
+    required=True,
+    metavar="DIR",
+    help="Folder of the export, or of its version.",
+)
+@click.option(
+    "--name", metavar="NAME", help="Model's name, for an address that ends in /embeddings."
+)
 def check_served(url: str, folder: str, name: str | None) -> None:
     """Send an export's probe sentences to a server and compare.
 
-    URL is TensorFlow Serving's /v1/models/NAME, or ends in /embeddings (OpenAI) or /embed. The exit status is 1 if
-    an embedding differs by more than 1e-4, or 1e-4 of the largest value if that is above 1.
+    URL is TensorFlow Serving's /v1/models/NAME, or ends in /embeddings (OpenAI) or /embed. The exit
+    status is 1 if an embedding differs by more than 1e-4, or 1e-4 of the largest value if that is
+    above 1.
     """
-    paths = [pathlib.Path(folder, one) for one in (DESCRIPTION_FILE, f"assets.extra/{DESCRIPTION_FILE}")]
+    paths = [
+        pathlib.Path(folder, one) for one in (DESCRIPTION_FILE, f"assets.extra/{DESCRIPTION_FILE}")
+    ]
     path = next((one for one in paths if one.is_file()), paths[0])
     probes = read_json(path, _Description, expected="an export's description").probes
     texts, expected = list(probes), np.array(list(probes.values()), np.float32)
     with reading(url, "a server of embeddings"):
         found = np.array(_served(url, texts, name), np.float32)
     if found.shape != expected.shape:
-        raise UserError(f"{url}: found embeddings of shape {list(found.shape)}, expected {list(expected.shape)}")
+        raise UserError(
+            f"{url}: found embeddings of shape {list(found.shape)}, expected {list(expected.shape)}"
+        )
     difference, largest = np.abs(found - expected).max(), np.abs(expected).max()
-    click.echo(f"{url}: largest difference {difference:.1e} for values up to {largest:.1e}, {len(texts)} sentences")
+    click.echo(
+        f"{url}: largest difference {difference:.1e} for values up to {largest:.1e}, {len(texts)} "
+        "sentences"
+    )
     if not difference <= _LARGEST_DIFFERENCE * max(1.0, largest):
         norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
         cosine = float((np.sum(found * expected, axis=1) / norms).min())
         advice = "; only the norms differ: export with --normalize" if cosine > 1 - 1e-6 else ""
-        differs = f"the server gives other embeddings, smallest cosine with the export's {cosine:.6f}"
+        differs = (
+            f"the server gives other embeddings, smallest cosine with the export's {cosine:.6f}"
+        )
         click.echo(f"{differs}{advice}", err=True)
         raise SystemExit(1)
 
@@ -59,14 +80,20 @@ def _served(url: str, texts: list[str], name: str | None) -> list[list[float]]:
     if url.endswith("/embeddings"):
         rows = _answer(url, {"input": texts, "model": name or "default"})["data"]
         return [row["embedding"] for row in sorted(rows, key=lambda row: row["index"])]
-    found = _answer(re.sub("(:predict)?$", ":predict", url, count=1), {"inputs": {"sentences": texts}})["outputs"]
+    found = _answer(
+        re.sub("(:predict)?$", ":predict", url, count=1), {"inputs": {"sentences": texts}}
+    )["outputs"]
     return found["embedding"] if isinstance(found, dict) else found
 
 
 def _answer(url: str, request: dict[str, Any]) -> Any:
     data = json.dumps(request).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, {"Content-Type": "application/json"})) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data, {"Content-Type": "application/json"})
+        ) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        raise UserError(f"{url}: {error.code} {error.reason}: {error.read(300).decode(errors='replace')}") from error
+        raise UserError(
+            f"{url}: {error.code} {error.reason}: {error.read(300).decode(errors='replace')}"
+        ) from error

@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 _METHODS = "whitening,soft-whitening-0.1,flow"
 
 
-@click.command(epilog="\b\nbert-flow compare --bert_hub demo --input tickets.csv --column text --pairs pairs.csv")
+@click.command(
+    epilog="\b\nbert-flow compare --bert_hub demo --input tickets.csv --column text --pairs "
+    "pairs.csv"
+)
 @opt.model_options(required=False)
 @opt.SENTENCE_TRANSFORMER
 @opt.sentence_options(required=False)
 @opt.with_options(opt.PAIR_OPTIONS)
 @opt.task_option("With --glue_dir: the task.")
 @click.option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
-@click.option("--methods", callback=opt.name_list(), default=_METHODS, metavar="LIST", help="See above.")
+@click.option(
+    "--methods", callback=opt.name_list(), default=_METHODS, metavar="LIST", help="See above."
+)
 @opt.setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
@@ -44,11 +49,18 @@ def compare(
 ) -> None:
     """Compare an encoder without and with calibrations, and recommend one.
 
-    Labelled pairs decide if there are any (columns: sentence1,sentence2,score; TSV: 1,2,3), else the witness. Methods
-    are flow, whitening[-D], soft-whitening-E, sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all
-    splits of a task, as in the paper's Table 5, and its test pairs decide.
+    Labelled pairs decide if there are any (columns: sentence1,sentence2,score; TSV: 1,2,3), else
+    the witness. Methods are flow, whitening[-D], soft-whitening-E, sn, natsv-K, sn+natsv-K. With
+    --glue_dir, they learn from all splits of a task, as in the paper's Table 5, and its test pairs
+    decide.
     """
-    opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer})
+    opt.check_one_of(
+        {
+            "model": model.model,
+            "bert_hub": model.bert_hub,
+            "sentence_transformer": sentence_transformer,
+        }
+    )
     opt.check_one_of({"input": sentences, "glue_dir": data["glue_dir"]})
     for method in methods:
         try:
@@ -62,13 +74,21 @@ def compare(
         given, pairs = _of_task(task, data["glue_dir"])
     else:
         given = [sentence for sentence in sentences or () if sentence.strip()]
-        pairs = opt.read_pairs(data["pairs"], data["pair_columns"]) if data["pairs"] is not None else None
+        pairs = (
+            opt.read_pairs(data["pairs"], data["pair_columns"])
+            if data["pairs"] is not None
+            else None
+        )
     from bert_flow_tf.calibrated import compare
     from bert_flow_tf.evaluation.witness import recommended
     from bert_flow_tf.results.records import Comparison
     from bert_flow_tf.results.tables import comparison_table, model_in_words
 
-    encoder: Any = opt.load_sentence_transformer(sentence_transformer) if sentence_transformer else model.load()
+    encoder: Any = (
+        opt.load_sentence_transformer(sentence_transformer)
+        if sentence_transformer
+        else model.load()
+    )
     rows = compare(encoder, given, methods, pairs=pairs, settings=settings)
     record = None if sentence_transformer else msgspec.structs.replace(encoder.record, low_dim=-1)
     result = Comparison(

@@ -21,12 +21,15 @@ _ROWS = 256
 
 
 @click.command(
-    epilog="\b\nbert-flow duplicates --model my_model --input tickets.csv --column text --keep id --out groups.csv"
+    epilog="\b\nbert-flow duplicates --model my_model --input tickets.csv --column text --keep id "
+    "--out groups.csv"
 )
 @opt.model_options()
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.")
-@click.option("--threshold", type=click.FloatRange(-1, 1), metavar="X", help="Least cosine of a pair.")
+@click.option(
+    "--threshold", type=click.FloatRange(-1, 1), metavar="X", help="Least cosine of a pair."
+)
 @click.option(
     "--false_matches",
     type=click.FloatRange(0, 1, True, True),
@@ -48,13 +51,15 @@ def duplicates(
 ) -> None:
     """Write groups of rows whose sentences are equal or similar.
 
-    A group is connected by pairs with a cosine above the threshold, so its ends may be less similar. FILE.csv has the
-    columns group (from 1, the largest first), cosine (to the nearest other sentence; 1 for equal ones), the kept
-    columns and the sentence. --false_matches bounds matches of unrelated sentences, not of those that differ in a
-    detail.
+    A group is connected by pairs with a cosine above the threshold, so its ends may be less
+    similar. FILE.csv has the columns group (from 1, the largest first), cosine (to the nearest
+    other sentence; 1 for equal ones), the kept columns and the sentence. --false_matches bounds
+    matches of unrelated sentences, not of those that differ in a detail.
     """
     if threshold is not None and false_matches is not None:
-        raise click.UsageError("found --threshold and --false_matches, expected at most one of them")
+        raise click.UsageError(
+            "found --threshold and --false_matches, expected at most one of them"
+        )
     if not out.endswith(".csv"):
         raise UserError(f"--out={out}: found another ending, expected .csv")
     path = locked_file(out, overwrite=overwrite)
@@ -80,7 +85,10 @@ def duplicates(
     members = collections.Counter(groups[rows].tolist())
     number = {group: i for i, (group, count) in enumerate(members.most_common(), 1) if count > 1}
     copies = np.bincount(rows, minlength=len(different)) > 1
-    order = sorted((i for i in range(len(rows)) if groups[rows[i]] in number), key=lambda i: number[groups[rows[i]]])
+    order = sorted(
+        (i for i in range(len(rows)) if groups[rows[i]] in number),
+        key=lambda i: number[groups[rows[i]]],
+    )
     with new_file(path) as new, new.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(["group", "cosine", *(keep or ()), columns["column"] or "sentence"])
@@ -88,13 +96,17 @@ def duplicates(
             cosine = 1.0 if copies[rows[i]] else nearest[rows[i]]
             writer.writerow([number[groups[rows[i]]], f"{cosine:.4f}", *kept[i], sentences[i]])
     equal = len(sentences) - len(different)
-    say(f"groups written: {out} ({len(number):,} groups of {len(order):,} rows, {equal:,} rows repeat another)")
+    say(
+        f"groups written: {out} ({len(number):,} groups of {len(order):,} rows, {equal:,} rows "
+        "repeat another)"
+    )
 
 
 def similar_groups(u: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the group and the largest cosine of each row.
 
-    The rows `u` [n, D] have norm 1. Groups are connected by cosines of `threshold` or more. Memory is linear in n.
+    The rows `u` [n, D] have norm 1. Groups are connected by cosines of `threshold` or more. Memory
+    is linear in n.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -17,16 +17,28 @@ from bert_flow_tf.runs.settings import DTYPES, ShardSettings
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
 
-_DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices.")
+_DTYPE = click.option(
+    "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices."
+)
 
 
-@click.command(epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy")
+@click.command(
+    epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy"
+)
 @opt.model_options(required=False)
 @opt.sentence_options(required=False)
-@click.option("--calibration", metavar="DIR", help="Instead of a model: a calibration that fit wrote.")
-@click.option("--embeddings", metavar="FILE.npy", help="Instead of --input: embeddings for --calibration.")
+@click.option(
+    "--calibration", metavar="DIR", help="Instead of a model: a calibration that fit wrote."
+)
+@click.option(
+    "--embeddings", metavar="FILE.npy", help="Instead of --input: embeddings for --calibration."
+)
 @click.option("--out", required=True, metavar="FILE", help=".npy or .parquet; -: stdout")
-@click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="[default: by the ending]")
+@click.option(
+    "--output_format",
+    type=click.Choice(sorted(OUTPUT_FORMATS.values())),
+    help="[default: by the ending]",
+)
 @_DTYPE
 @opt.field_options(ShardSettings, "batch_size", "normalize_embeddings")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
@@ -42,14 +54,19 @@ def encode(
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
-    NPY holds only the embeddings, [n, D] float32; Parquet also holds the sentences. Large files need no more memory
-    than small ones.
+    NPY holds only the embeddings, [n, D] float32; Parquet also holds the sentences. Large files
+    need no more memory than small ones.
     """
-    overwrite, options["normalize_embeddings"] = options.pop("overwrite"), options["normalize_embeddings"] or None
+    overwrite, options["normalize_embeddings"] = (
+        options.pop("overwrite"),
+        options["normalize_embeddings"] or None,
+    )
     opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "calibration": calibration})
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     if bool(calibration) != bool(embeddings):
-        raise click.UsageError("--calibration and --embeddings: found only one of them, expected both or neither")
+        raise click.UsageError(
+            "--calibration and --embeddings: found only one of them, expected both or neither"
+        )
     if out == STDOUT:
         check_open("stdout", "--out=-: standard output")
     else:
@@ -59,12 +76,18 @@ def encode(
     parts: Iterator[tuple[list[str], np.ndarray]]
     if calibration:
         if output_format != "npy":
-            raise UserError(f"--out={out}: found {output_format} with --embeddings, which has no sentences; use .npy")
+            raise UserError(
+                f"--out={out}: found {output_format} with --embeddings, which has no sentences; "
+                "use .npy"
+            )
         from bert_flow_tf.calibrated import load_calibration
 
         calibrated, u = load_calibration(calibration), open_array(str(embeddings))
         width = u.shape[1]
-        parts = (([], calibrated.transform(u[start : start + BLOCK_ROWS])) for start in range(0, len(u), BLOCK_ROWS))
+        parts = (
+            ([], calibrated.transform(u[start : start + BLOCK_ROWS]))
+            for start in range(0, len(u), BLOCK_ROWS)
+        )
     else:
         loaded = model.load(dtype=dtype)
         width, parts = loaded.embedding_size, loaded.encode_blocks(sentences or (), **options)
@@ -80,17 +103,27 @@ def encode(
 
 
 @click.command(
-    epilog="\b\nbert-flow encode-folder --model my_model --input 'crawl/*.parquet' --column text --out embeddings"
+    epilog="\b\nbert-flow encode-folder --model my_model --input 'crawl/*.parquet' --column text "
+    "--out embeddings"
 )
 @opt.model_options()
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--out", required=True, metavar="DIR", help="Folder to write.")
 @_DTYPE
-@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.  [default: the sentences]")
+@click.option(
+    "--keep",
+    callback=opt.name_list(),
+    metavar="NAMES",
+    help="Columns to copy.  [default: the sentences]",
+)
 @opt.setting_options(ShardSettings)
-@click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Ray processes; 0: this process.")
+@click.option(
+    "--workers", type=opt.WHOLE, default=0, metavar="N", help="Ray processes; 0: this process."
+)
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster.  [default: on this machine]")
-@click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Threads per worker.")
+@click.option(
+    "--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Threads per worker."
+)
 @click.option("--overwrite", is_flag=True, help="Replace parts of another input or model.")
 def encode_folder(
     model: opt.ModelOptions,
@@ -104,7 +137,8 @@ def encode_folder(
 ) -> None:
     """Write the embeddings of many files into a folder.
 
-    The folder gets Parquet files and a manifest. After an interruption, repeat the command to resume.
+    The folder gets Parquet files and a manifest. After an interruption, repeat the command to
+    resume.
     """
     lock_output(out, f"--out={out}")
     columns = {name: given.pop(name) for name in ("column", "keep", "no_header")}
@@ -115,25 +149,41 @@ def encode_folder(
         if workers or ray:
             workers = workers or 1
             with connected(ray, workers, worker_threads):
-                manifest = job.run(RayEngine(load, out, settings, workers=workers, threads=worker_threads))
+                manifest = job.run(
+                    RayEngine(load, out, settings, workers=workers, threads=worker_threads)
+                )
         else:
             manifest = job.run(Engine(load(), out, settings))
     except ShardsError as error:
         for problem in error.problems if len(error.problems) > 1 else ():
             click.echo(f"error: {command_line_message(problem)}", err=True)
         raise
-    rows, parts = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.new_parts} of them new"
+    rows, parts = (
+        sum(manifest.parts.values()),
+        f"{len(manifest.parts)} parts, {job.new_parts} of them new",
+    )
     say(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {parts})")
 
 
-@click.command(epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."')
+@click.command(
+    epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."'
+)
 @click.argument("sentences", nargs=-1, metavar="[A B]")
 @opt.model_options()
 @click.option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
-@click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Columns of --pairs by name or number.")
+@click.option(
+    "--columns",
+    default="sentence1,sentence2",
+    metavar="A,B",
+    help="Columns of --pairs by name or number.",
+)
 @opt.FORMAT_OPTIONS[-1]
 def similarity(
-    sentences: tuple[str, ...], model: opt.ModelOptions, pairs: str | None, columns: str, no_header: bool
+    sentences: tuple[str, ...],
+    model: opt.ModelOptions,
+    pairs: str | None,
+    columns: str,
+    no_header: bool,
 ) -> None:
     """Print the cosine of two sentences, or of pairs in a file.
 
@@ -150,6 +200,8 @@ def similarity(
         rows = read_sentences(pairs, file_format=pairs_format, columns=names, no_header=no_header)
     loaded = model.load()
     while part := list(itertools.islice(rows, BLOCK_ROWS)):
-        both = loaded.encode([sentence for pair in part for sentence in pair], normalize_embeddings=True)
+        both = loaded.encode(
+            [sentence for pair in part for sentence in pair], normalize_embeddings=True
+        )
         for cosine in np.sum(both[0::2] * both[1::2], axis=1):
             click.echo(f"{cosine:.6f}")

@@ -20,23 +20,35 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="\b\nbert-flow evaluate --model runs/stsb_flow --tasks stsb,sts12 --glue_dir glue_data --senteval_dir data"
+    epilog="\b\nbert-flow evaluate --model runs/stsb_flow --tasks stsb,sts12 --glue_dir glue_data "
+    "--senteval_dir data"
 )
 @model_options(length=64)
-@click.option("--tasks", "names", callback=name_list(), required=True, metavar="LIST", help="Tasks, see above.")
+@click.option(
+    "--tasks",
+    "names",
+    callback=name_list(),
+    required=True,
+    metavar="LIST",
+    help="Tasks, see above.",
+)
 @click.option("--glue_dir", metavar="DIR", help="Folder that holds STS-B, SICK-R, …")
 @SENTEVAL_OPTION
-@click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]")
+@click.option(
+    "--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]"
+)
 @click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
-def evaluate(model: ModelOptions, names: list[str], out: str | None, overwrite: bool, **data: str | None) -> None:
+def evaluate(
+    model: ModelOptions, names: list[str], out: str | None, overwrite: bool, **data: str | None
+) -> None:
     """Score embeddings on tasks by Spearman or AUC, times 100.
 
     Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp.
 
-    sts12 to sts16 have several sets: x100 is the mean over them weighted by size, as in the paper; beside it stands the
-    correlation of all pairs, as in later papers. A model with a flow is also scored without it; a fall of more than 0.5
-    is marked.
+    sts12 to sts16 have several sets: x100 is the mean over them weighted by size, as in the paper;
+    beside it stands the correlation of all pairs, as in later papers. A model with a flow is also
+    scored without it; a fall of more than 0.5 is marked.
     """
     if model.run_dir and not out:
         # No other command may change the run until its scores are written.

@@ -11,14 +11,21 @@ from bert_flow_tf.serving.formats import SAVEDMODEL, ExportSettings, export_path
 
 @click.command(epilog="\b\nbert-flow export --model runs/stsb_flow --out exported/stsb")
 @click.option("--model", required=True, metavar="RUN", help=HELP_OF_MODEL)
-@click.option("--out", required=True, metavar="DIR", help="Folder to write; a SavedModel is a version in it.")
+@click.option(
+    "--out", required=True, metavar="DIR", help="Folder to write; a SavedModel is a version in it."
+)
 @setting_options(ExportSettings)
-@click.option("--overwrite", is_flag=True, help="Replace this version or folder; a running server keeps the old one.")
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace this version or folder; a running server keeps the old one.",
+)
 def export(model: str, out: str, settings: ExportSettings, overwrite: bool) -> None:
     """Write a SavedModel or another format, and check it.
 
-    A SavedModel has four signatures: serving_default (sentences to embedding), similarity (sentence_a and sentence_b to
-    cosine), tokens (word-piece ids to embedding) and pooled (sentences to the embedding before the flow).
+    A SavedModel has four signatures: serving_default (sentences to embedding), similarity
+    (sentence_a and sentence_b to cosine), tokens (word-piece ids to embedding) and pooled
+    (sentences to the embedding before the flow).
     """
     check_model(model)
     lock_output(out, f"--out={out}")
@@ -30,7 +37,15 @@ def export(model: str, out: str, settings: ExportSettings, overwrite: bool) -> N
     exported = loaded.export(out, **vars(settings), overwrite=overwrite)
     checked = "not checked: onnxruntime is not installed"
     if exported.max_difference is not None:
-        checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
-        checked += f", smallest cosine {exported.min_cosine:.4f}" if settings.dtype != DTYPES[0] else ""
+        checked = (
+            f"reloaded: max difference {exported.max_difference:.1e}, values up to "
+            f"{exported.max_value:.1e}"
+        )
+        checked += (
+            f", smallest cosine {exported.min_cosine:.4f}" if settings.dtype != DTYPES[0] else ""
+        )
     where = f"SavedModel written: {out}/{exported.path.name}"
-    say(f"{where if settings.format == SAVEDMODEL else f'{settings.format} written: {out}'} ({checked})")
+    say(
+        f"{where if settings.format == SAVEDMODEL else f'{settings.format} written: {out}'} "
+        f"({checked})"
+    )

@@ -16,7 +16,9 @@ from bert_flow_tf.scale.shards import Parts
 from bert_flow_tf.serving.formats import CALIBRATION_FOLDER
 
 
-@click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
+@click.command(
+    epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model"
+)
 @opt.model_options("bert_hub", required=False)
 @opt.SENTENCE_TRANSFORMER
 @opt.sentence_options(required=False)
@@ -40,19 +42,30 @@ def fit(
 ) -> None:
     """Learn a flow on sentences and save it with its encoder.
 
-    The encoder does not change; --pairs judges the flow. Without --bert_hub, only the calibration is saved.
+    The encoder does not change; --pairs judges the flow. Without --bert_hub, only the calibration
+    is saved.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     is_array = embeddings is not None and embeddings.endswith(".npy")
     if is_array and (sentence_transformer or model.bert_hub or pairs):
-        raise UserError(f"--embeddings={embeddings}: found an encoder or pairs as well, expected neither with .npy")
+        raise UserError(
+            f"--embeddings={embeddings}: found an encoder or pairs as well, expected neither with "
+            ".npy"
+        )
     if not is_array:
-        encoders = {"bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer if sentences else None}
+        encoders = {
+            "bert_hub": model.bert_hub,
+            "sentence_transformer": sentence_transformer if sentences else None,
+        }
         opt.check_one_of(encoders)
         if embeddings and settings.method != "flow":
-            raise UserError(f"--method: found {settings.method} with a folder of embeddings, expected flow")
+            raise UserError(
+                f"--method: found {settings.method} with a folder of embeddings, expected flow"
+            )
     if sentence_transformer:
-        check_installed("sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError)
+        check_installed(
+            "sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError
+        )
     kind = CALIBRATION_FOLDER if is_array or sentence_transformer else SAVED_MODEL
     path = locked_folder(out, kind, overwrite=overwrite)
     given = list(sentences or ())
@@ -61,7 +74,10 @@ def fit(
     if embeddings:
         count = len(open_array(embeddings)) if is_array else Parts(embeddings).rows
     if count < settings.batch_size:
-        raise UserError(f"--train_batch_size: found {settings.batch_size}, expected at most the {count} sentences")
+        raise UserError(
+            f"--train_batch_size: found {settings.batch_size}, expected at most the {count} "
+            "sentences"
+        )
     judged = None if pairs is None else opt.read_pairs(pairs, pair_columns)
     arguments: dict[str, Any] = {**vars(settings), "pairs": judged}
     if empty := len(given) - len(texts):
@@ -70,7 +86,9 @@ def fit(
         from bert_flow_tf.calibrated import calibrate, calibrate_array
 
         if sentence_transformer:
-            learned: Any = calibrate(opt.load_sentence_transformer(sentence_transformer), texts, **arguments)
+            learned: Any = calibrate(
+                opt.load_sentence_transformer(sentence_transformer), texts, **arguments
+            )
         else:
             learned = calibrate_array(open_array(str(embeddings)), settings)
         record = learned.record
@@ -80,7 +98,9 @@ def fit(
         if encoder.kind == "Hugging Face" and encoder.pooling:
             # Only a sentence-transformers folder has its own pooling.
             trained = "this encoder was trained for cosine similarity"
-            click.echo(f"{trained}; a flow often lowers its scores: see bert-flow compare", err=True)
+            click.echo(
+                f"{trained}; a flow often lowers its scores: see bert-flow compare", err=True
+            )
         if embeddings:
             learned.fit_dataset(embeddings, settings, pairs=judged)
         else:
@@ -90,9 +110,14 @@ def fit(
     if verdict:
         click.echo(verdict)
     if only_if_helps and not (verdict and verdict.claim == "helps"):
-        click.echo(f"nothing written: the verdict is {verdict.claim if verdict else 'missing'}", err=True)
+        click.echo(
+            f"nothing written: the verdict is {verdict.claim if verdict else 'missing'}", err=True
+        )
         sys.exit(1)
     learned.save(path, overwrite=overwrite)
     found = record.training.settings
     training = f"{found['steps']} steps" if "steps" in found else settings.method
-    say(f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, {training})")
+    say(
+        f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, "
+        f"{training})"
+    )

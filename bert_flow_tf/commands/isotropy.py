@@ -16,20 +16,29 @@ from bert_flow_tf.runs.record import made_by
 @click.command(epilog="\b\nbert-flow isotropy --model runs/stsb_flow --glue_dir glue_data")
 @model_options(length=64)
 @task_option("Task of the sentences.")
-@click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
-@click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Split of the task.")
+@click.option(
+    "--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders."
+)
+@click.option(
+    "--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Split of the task."
+)
 @click.option("--out", metavar="FILE", help="JSON file of the measures and the singular values.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
-def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str, out: str | None, overwrite: bool) -> None:
+def isotropy(
+    model: ModelOptions, task: Task, glue_dir: str, split: str, out: str | None, overwrite: bool
+) -> None:
     """Measure how evenly embeddings fill their space.
 
-    This prints mean cosines, the top singular direction's share, effective ranks and bits per dimension.
+    This prints mean cosines, the top singular direction's share, effective ranks and bits per
+    dimension.
     """
     path = locked_file(out, overwrite=overwrite) if out else None
     folder = os.path.join(glue_dir, task.directory)
     pairs = [read_split(task, folder, one) for one in (SPLITS if split == "all" else (split,))]
     loaded = model.load()
-    u = loaded.encode_pooled(list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b)))
+    u = loaded.encode_pooled(
+        list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b))
+    )
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, measure_isotropy
 
     measures = {"without flow": measure_isotropy(u)}
@@ -58,6 +67,9 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str, out: st
         bits_per_dim=bits,
     )
     source = f"{len(u):,} different sentences of {task.directory}, {split}"
-    click.echo(f"{source}; {u.shape[1]} channels; {model_in_words(loaded.record)}\n{isotropy_table(result).to_text()}")
+    click.echo(
+        f"{source}; {u.shape[1]} channels; "
+        f"{model_in_words(loaded.record)}\n{isotropy_table(result).to_text()}"
+    )
     if path:
         write_results(path, result)

@@ -14,7 +14,13 @@ from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed, suggest, suggest_file
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.files.sentence_files import BLOCK_ROWS, INPUT_FORMATS, input_format, read_sentences, read_tables
+from bert_flow_tf.files.sentence_files import (
+    BLOCK_ROWS,
+    INPUT_FORMATS,
+    input_format,
+    read_sentences,
+    read_tables,
+)
 from bert_flow_tf.model.saved_model import model_folder
 from bert_flow_tf.runs.settings import DTYPES, Settings, chosen, flags_of
 
@@ -37,21 +43,34 @@ def length_option(default: object) -> Decorator:
 
 
 HELP_OF_MODEL = "Run, checkpoint, saved model or Hub model."
-SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…")
+SENTEVAL_OPTION = click.option(
+    "--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…"
+)
 _FORMATS = click.Choice(sorted(set(INPUT_FORMATS.values())))
 FORMAT_OPTIONS = [
     click.option("--input_format", type=_FORMATS, help="[default: by the ending]"),
     click.option("--column", metavar="NAME|N", help="Column.  [default: sentence]"),
     click.option("--no_header", is_flag=True, help="TSV or CSV has no row of column names."),
 ]
-_files: dict[str, Any] = {"required": True, "multiple": True, "metavar": "FILE", "help": "File or glob; repeatable."}
+_files: dict[str, Any] = {
+    "required": True,
+    "multiple": True,
+    "metavar": "FILE",
+    "help": "File or glob; repeatable.",
+}
 INPUT_FILES = [click.option("--input", "inputs", **_files), *FORMAT_OPTIONS]
 _MODEL_OPTIONS: dict[str, Decorator] = {
     "model": click.option("--model", metavar="RUN", help=HELP_OF_MODEL),
-    "bert_hub": click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder."),
-    "preprocess_hub": click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub."),
+    "bert_hub": click.option(
+        "--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder."
+    ),
+    "preprocess_hub": click.option(
+        "--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub."
+    ),
     "pooling": click.option(
-        "--pooling", metavar="NAME", help="avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]"
+        "--pooling",
+        metavar="NAME",
+        help="avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]",
     ),
     "max_seq_length": length_option("the encoder's, at most 256"),
 }
@@ -60,21 +79,30 @@ _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
     """Return a decorator that adds options, in the order of the list."""
-    return lambda function: functools.reduce(lambda command, option: option(command), reversed(options), function)
+    return lambda function: functools.reduce(
+        lambda command, option: option(command), reversed(options), function
+    )
 
 
 def field_options(kind: type[Settings], *names: str) -> Decorator:
     """Return a decorator that adds an option per (named) field."""
-    return with_options([_field_option(field) for field in flags_of(kind) if not names or field.name in names])
+    return with_options(
+        [_field_option(field) for field in flags_of(kind) if not names or field.name in names]
+    )
 
 
 def _field_option(field: dataclasses.Field) -> Decorator:
     limits, base = field.metadata["limits"], (*typing.get_args(field.type), field.type)[0]
-    names, text = (f"--{field.metadata['option'] or field.name}", field.name), field.metadata["help"]
+    names, text = (
+        (f"--{field.metadata['option'] or field.name}", field.name),
+        field.metadata["help"],
+    )
     if base is bool:
         return click.option(*names, is_flag=True, default=field.default, help=text)
     if "choices" in limits:
-        return click.option(*names, type=click.Choice(limits["choices"]), default=field.default, help=text)
+        return click.option(
+            *names, type=click.Choice(limits["choices"]), default=field.default, help=text
+        )
     low, top, kind = limits.get("ge", limits.get("gt")), limits.get("lt"), base
     if base is int and low is not None:
         kind = click.IntRange(low, top, max_open=top is not None)
@@ -94,7 +122,9 @@ def setting_options(kind: type[Settings], *only: str) -> Decorator:
             return {"settings": chosen(kind, values), **others}
         except ArgumentError as error:
             name, colon, reason = str(error).partition(":")
-            options = {field.name: field.metadata["option"] or field.name for field in flags_of(kind)}
+            options = {
+                field.name: field.metadata["option"] or field.name for field in flags_of(kind)
+            }
             raise ArgumentError(f"{options.get(name, name)}{colon}{reason}") from error
 
     return _converted(field_options(kind, *names), made)
@@ -127,7 +157,9 @@ class ModelOptions:
         return BertFlow.from_hub(self.bert_hub, **options, dtype=dtype)
 
 
-def model_options(*sources: str, pooling: bool = True, length: int | None = None, required: bool = True) -> Decorator:
+def model_options(
+    *sources: str, pooling: bool = True, length: int | None = None, required: bool = True
+) -> Decorator:
     """Return a decorator that adds options and passes a `ModelOptions` as `model`.
 
     Args:
@@ -137,7 +169,11 @@ def model_options(*sources: str, pooling: bool = True, length: int | None = None
       required: False if the command may do without a model.
     """
     sources = sources or ("model", "bert_hub")
-    names = [name for name in _MODEL_OPTIONS if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])]
+    names = [
+        name
+        for name in _MODEL_OPTIONS
+        if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])
+    ]
 
     def checked(values: dict[str, Any]) -> dict[str, Any]:
         if required or any(values[name] for name in sources):
@@ -160,16 +196,22 @@ def model_options(*sources: str, pooling: bool = True, length: int | None = None
     return _converted(with_options([table[name] for name in names]), checked)
 
 
-def _converted(options: Decorator, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> Decorator:
+def _converted(
+    options: Decorator, convert: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Decorator:
     """Return a decorator that adds options and converts their values."""
-    return lambda function: options(functools.wraps(function)(lambda **values: function(**convert(values))))
+    return lambda function: options(
+        functools.wraps(function)(lambda **values: function(**convert(values)))
+    )
 
 
 def check_one_of(options: Mapping[str, Any]) -> None:
     """Raise `click.UsageError` unless exactly one option has a value."""
     given = [f"--{name}" for name, value in options.items() if value]
     if len(given) != 1:
-        raise click.UsageError(f"found {' and '.join(given) or 'none'}, expected one of --{', --'.join(options)}")
+        raise click.UsageError(
+            f"found {' and '.join(given) or 'none'}, expected one of --{', --'.join(options)}"
+        )
 
 
 def check_model(model: str) -> None:
@@ -185,23 +227,35 @@ def check_model(model: str) -> None:
 def sentence_options(*, required: bool = True) -> Decorator:
     """Return a decorator that adds `--input` and passes an iterator as `sentences`."""
     text = "Text, TSV, CSV, JSONL or Parquet; -: stdin"
-    options = [click.option("--input", "path", required=required, metavar="FILE", help=text), *FORMAT_OPTIONS]
+    options = [
+        click.option("--input", "path", required=required, metavar="FILE", help=text),
+        *FORMAT_OPTIONS,
+    ]
 
     def opened(values: dict[str, Any]) -> dict[str, Any]:
-        path, file_format, column = (values.pop(name) for name in ("path", "input_format", "column"))
+        path, file_format, column = (
+            values.pop(name) for name in ("path", "input_format", "column")
+        )
         columns = {"columns": column and [column], "no_header": values.pop("no_header")}
         if path is None and (file_format or any(columns.values())):
             raise click.UsageError("--input_format and --column: missing --input, which they need")
-        return {"sentences": path and read_sentences(path, file_format=file_format, **columns), **values}
+        return {
+            "sentences": path and read_sentences(path, file_format=file_format, **columns),
+            **values,
+        }
 
     return _converted(with_options(options), opened)
 
 
-SENTENCE_TRANSFORMER = click.option("--sentence_transformer", metavar="NAME", help="Name or folder of its model.")
+SENTENCE_TRANSFORMER = click.option(
+    "--sentence_transformer", metavar="NAME", help="Name or folder of its model."
+)
 
 
 def load_sentence_transformer(name: str) -> Any:
-    check_installed("sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError)
+    check_installed(
+        "sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError
+    )
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(name)
@@ -216,13 +270,21 @@ PAIR_OPTIONS = [
 def read_pairs(path: str, columns: str | None) -> "Pairs":
     """Return a file's pairs and scores; columns are names or numbers."""
     file_format = input_format(path)
-    names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(",")
+    names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(
+        ","
+    )
     if len(names) != 3:
         raise click.BadParameter(
-            f"found {columns}, expected three names, separated by commas", param_hint="--pair_columns"
+            f"found {columns}, expected three names, separated by commas",
+            param_hint="--pair_columns",
         )
     pairs: tuple[list[str], list[str], list[float]] = ([], [], [])
-    options: Any = {"file_format": file_format, "column": names[0], "kept": names[1:], "rows": BLOCK_ROWS}
+    options: Any = {
+        "file_format": file_format,
+        "column": names[0],
+        "kept": names[1:],
+        "rows": BLOCK_ROWS,
+    }
     for sentences, kept in read_tables(path, **options):
         with reading(path, "two sentences and a number in each row"):
             pairs[0].extend(sentences)
@@ -240,7 +302,9 @@ def name_list(known: Collection[str] = ()) -> Function:
             raise click.BadParameter("found none, expected names separated by commas")
         for name in names if known else ():
             if name not in known:
-                raise click.BadParameter(f"found {name}, expected some of {', '.join(known)}{suggest(name, known)}")
+                raise click.BadParameter(
+                    f"found {name}, expected some of {', '.join(known)}{suggest(name, known)}"
+                )
         return names or None
 
     return convert
@@ -255,7 +319,10 @@ def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
     if "," not in text:
         seeds = list(range(1, seeds[0] + 1)) if seeds and seeds[0] <= _MOST_SEEDS else []
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > _LARGEST:
-        expected = f"expected a number of seeds up to {_MOST_SEEDS}, or different seeds: '7,8,9', or '7,' for one"
+        expected = (
+            f"expected a number of seeds up to {_MOST_SEEDS}, or different seeds: '7,8,9', "
+            "or '7,' for one"
+        )
         raise click.BadParameter(f"found {text[:40]!r}, {expected}")
     return seeds
 
@@ -266,10 +333,14 @@ def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
 
     found = [task for name, task in TASKS.items() if task_key(name) == task_key(text)]
     if not found:
-        raise click.BadParameter(f"unknown task {text!r}, expected one of {', '.join(TASKS)}{suggest(text, TASKS)}")
+        raise click.BadParameter(
+            f"unknown task {text!r}, expected one of {', '.join(TASKS)}{suggest(text, TASKS)}"
+        )
     return found[0]
 
 
 def task_option(help_of_task: str) -> Decorator:
     """Return a decorator that adds `--task`; case and hyphens do not matter."""
-    return click.option("--task", default="STS-B", callback=_task, metavar="NAME", help=help_of_task)
+    return click.option(
+        "--task", default="STS-B", callback=_task, metavar="NAME", help=help_of_task
+    )

@@ -30,7 +30,9 @@ def locked_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     return output_file(path, overwrite=overwrite, flag=f"--out={path}")
 
 
-def locked_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str = "out") -> pathlib.Path:
+def locked_folder(
+    path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str = "out"
+) -> pathlib.Path:
     """Lock and return the path of a folder that may be written."""
     lock_output(path, f"--{flag}={path}")
     return output_folder(path, kind, overwrite=overwrite, flag=f"--{flag}={path}")

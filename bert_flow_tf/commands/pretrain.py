@@ -10,9 +10,18 @@ from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.runs.settings import PretrainSettings
 
 
-@click.command(epilog="\b\nbert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out encoders/mine")
+@click.command(
+    epilog="\b\nbert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out "
+    "encoders/mine"
+)
 @model_options("bert_hub", pooling=False)
-@click.option("--text", required=True, multiple=True, metavar="FILE", help="Sentences or paragraphs; - is stdin.")
+@click.option(
+    "--text",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    help="Sentences or paragraphs; - is stdin.",
+)
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
 @setting_options(PretrainSettings)
@@ -27,13 +36,17 @@ def pretrain(
 ) -> None:
     """Train a BERT further, by masked language modelling on your text.
 
-    A line of text is a sentence or a paragraph; longer ones are split at --max_seq_length. Checkpoints and
-    TensorBoard's events are in DIR.pretraining. After an interruption, repeat the command to resume.
+    A line of text is a sentence or a paragraph; longer ones are split at --max_seq_length.
+    Checkpoints and TensorBoard's events are in DIR.pretraining. After an interruption, repeat the
+    command to resume.
     """
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):
-        raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph per line")
+        raise UserError(
+            f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph "
+            "per line"
+        )
     check_installed("official", "models", "pretrain")
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.training.pretrain import pretrain

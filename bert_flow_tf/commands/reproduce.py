@@ -22,17 +22,34 @@ _ROWS = "avg,last2avg,flow-target"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
 
 
-@click.command(epilog="\b\nbert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds")
-@click.option("--rows", callback=name_list(PRESETS), default=_ROWS, metavar="LIST", help="Rows, see above.")
-@click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="Seeds 1 to N, or a list.")
+@click.command(
+    epilog="\b\nbert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds"
+)
+@click.option(
+    "--rows", callback=name_list(PRESETS), default=_ROWS, metavar="LIST", help="Rows, see above."
+)
+@click.option(
+    "--seeds", callback=seed_list, default="1", metavar="N|LIST", help="Seeds 1 to N, or a list."
+)
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3).")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder.")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
 @click.option("--bert_premodels", metavar="DIR", help="TF1 BERT checkpoints instead of --bert_hub.")
-@click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
+@click.option(
+    "--bert_name",
+    type=click.Choice(["base", "large", "large-wwm"]),
+    help="Checkpoint in --bert_premodels.",
+)
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, MNLI, SNLI, …")
 @SENTEVAL_OPTION
-@click.option("--tasks", "names", callback=name_list(_TASKS), default="stsb", metavar="LIST", help="Tasks, see above.")
+@click.option(
+    "--tasks",
+    "names",
+    callback=name_list(_TASKS),
+    default="stsb",
+    metavar="LIST",
+    help="Tasks, see above.",
+)
 @click.option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
 @click.option("--overwrite", is_flag=True, help="Run every stage again.")
 def reproduce(
@@ -56,8 +73,8 @@ def reproduce(
     flow-train   flow on the task's train sentences
     flow-nli     flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
 
-    Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16, whose flow learns on their scored pairs.
-    After an interruption, repeat the command to resume.
+    Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16, whose flow learns on
+    their scored pairs. After an interruption, repeat the command to resume.
     """
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     for name in ("bert_hub", "preprocess_hub"):
@@ -79,7 +96,10 @@ def reproduce(
     for task in tasks:
         if task.name in SUBSETS:
             if "flow-train" in rows:
-                raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
+                raise UserError(
+                    f"--rows: found flow-train, but {task.title} has one split only, expected "
+                    "other rows"
+                )
             folder = folders[task.name] = pathlib.Path(out, "data", task.title)
             output_folder(folder, PREPARED_FOLDER, overwrite=True, flag=f"--out={out}: {folder}")
             write_full_text(folder, task.subsets.values(), task.source)
@@ -96,14 +116,24 @@ def reproduce(
     flags = recipe.encoder_flags
     if path.exists() and not overwrite:
         earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-        found = [(len(runs), name, row) for name, rows_of in earlier.tasks.items() for row, runs in rows_of.items()]
+        found = [
+            (len(runs), name, row)
+            for name, rows_of in earlier.tasks.items()
+            for row, runs in rows_of.items()
+        ]
         loses_runs = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
         if loses_runs or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
-            raise UserError(f"--out={out}: found results of other options, expected the same options or --overwrite")
+            raise UserError(
+                f"--out={out}: found results of other options, expected the same options or "
+                "--overwrite"
+            )
     # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
     outcomes = {one.stage: one for one in run_stages([*dict.fromkeys(stages)], overwrite=overwrite)}
     results = {
-        name: {row: [*seed_runs(outcomes[stage] for stage in row_stages)] for row, row_stages in rows.items()}
+        name: {
+            row: [*seed_runs(outcomes[stage] for stage in row_stages)]
+            for row, row_stages in rows.items()
+        }
         for name, rows in scored.items()
     }
     record = Reproduction(

@@ -16,15 +16,24 @@ from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, Engine, Job, Parts, input_files
 
 
-@click.command(epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"')
+@click.command(
+    epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"'
+)
 @click.argument("texts", nargs=-1, metavar="[QUERY]...")
 @opt.model_options()
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
 @click.option("--top_k", type=opt.COUNT, default=10, metavar="N", help="Sentences for each query.")
-@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to print before the sentence.")
+@click.option(
+    "--keep",
+    callback=opt.name_list(),
+    metavar="NAMES",
+    help="Columns to print before the sentence.",
+)
 @click.option("--unique", is_flag=True, help="Print equal sentences once.")
-@click.option("--embeddings", metavar="DIR", help="Keep the embeddings here, or use those of encode-folder.")
+@click.option(
+    "--embeddings", metavar="DIR", help="Keep the embeddings here, or use those of encode-folder."
+)
 @click.option("--overwrite", is_flag=True, help="Replace --embeddings of another corpus or model.")
 def search(
     texts: tuple[str, ...],
@@ -40,7 +49,8 @@ def search(
 ) -> None:
     """Print the sentences of a corpus that are nearest to each query.
 
-    Each line holds rank, cosine, kept columns and sentence. With several queries, each is printed before its lines.
+    Each line holds rank, cosine, kept columns and sentence. With several queries, each is printed
+    before its lines.
     """
     all_queries = [*texts, *(read_sentences(queries) if queries else ())]
     if not all_queries:
@@ -54,7 +64,10 @@ def search(
             # Any folder of the same model and input will do, whatever its settings.
             settings, columns = Parts(folder).settings_and_columns()
             if missing := [one for one in shown if one not in columns]:
-                raise UserError(f"--embeddings={embeddings}: found the columns {', '.join(columns)}, not {missing[0]}")
+                raise UserError(
+                    f"--embeddings={embeddings}: found the columns {', '.join(columns)}, not "
+                    f"{missing[0]}"
+                )
         files = input_files(inputs, file_format=file_format, keep=columns, **given)
         with locked(folder, wait=True):
             job = Job(files, folder, settings, overwrite=overwrite)
@@ -74,7 +87,9 @@ def search(
     flat = table.take(list(numbers))[EMBEDDING].combine_chunks().flatten().to_numpy()
     neighbors = NearestNeighbors(n_neighbors=min(top_k, len(numbers)), metric="cosine")
     neighbors.fit(flat.reshape(len(numbers), -1))
-    for query, distances, rows in zip(all_queries, *neighbors.kneighbors(loaded.encode(all_queries)), strict=True):
+    for query, distances, rows in zip(
+        all_queries, *neighbors.kneighbors(loaded.encode(all_queries)), strict=True
+    ):
         if len(all_queries) > 1:
             click.echo(" ".join(query.split()))
         for rank, (distance, row) in enumerate(zip(distances, rows, strict=True), 1):

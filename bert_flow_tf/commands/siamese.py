@@ -23,7 +23,12 @@ from bert_flow_tf.training.start import train_and_score
 if TYPE_CHECKING:
     from bert_flow_tf.training.scoring import Trained
 
-_DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
+_DEFINE = {
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+    str: flags.DEFINE_string,
+}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -36,7 +41,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 def run(settings: RunSettings) -> None:
     """Train, evaluate and predict, as the settings say.
 
-    If TF_CONFIG names several workers, they train together, and only the chief evaluates and predicts.
+    If TF_CONFIG names several workers, they train together, and only the chief evaluates and
+    predicts.
     """
     scoring, path = settings.scoring, None
     if not scoring.do_senteval:
@@ -53,15 +59,24 @@ def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
     names = [name.strip() for name in settings.senteval_tasks.split(",")]
     if unknown := [name for name in names if name not in senteval.NAMES]:
         known = f"{', '.join(senteval.NAMES)}{suggest(unknown[0], senteval.NAMES)}"
-        raise ArgumentError(f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}")
+        raise ArgumentError(
+            f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}"
+        )
     return [read_task(senteval.NAMES[name], senteval_dir=settings.senteval_dir) for name in names]
 
 
-def _write_senteval(path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask]) -> None:
+def _write_senteval(
+    path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask]
+) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
 
-    model = BertFlow(trained.model.encoder, trained.model.flow, trained.model.encoder.source, record=trained.record)
+    model = BertFlow(
+        trained.model.encoder,
+        trained.model.flow,
+        trained.model.encoder.source,
+        record=trained.record,
+    )
     results = scores_of("run_siamese", model, tasks)
     print(scores_table(results).to_text())
     if path:
@@ -73,8 +88,12 @@ def settings_of(flag_values: flags.FlagValues) -> RunSettings:
     values = {field.name: getattr(flag_values, field.name) for field in flags_of(RunSettings)}
     if values["use_xla"]:
         # Clustering on CPUs must be enabled here; on GPUs the optimiser's setting is enough.
-        os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
-    return RunSettings.of(**values | {"sentence_embedding_type": pooling_name(values["sentence_embedding_type"])})
+        os.environ["TF_XLA_FLAGS"] = (
+            f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
+        )
+    return RunSettings.of(
+        **values | {"sentence_embedding_type": pooling_name(values["sentence_embedding_type"])}
+    )
 
 
 def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:

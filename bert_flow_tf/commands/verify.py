@@ -26,26 +26,38 @@ _ROOT = pathlib.Path(bert_flow_tf.__file__).resolve().parents[1]
 _GOLDEN = pathlib.Path("tests", "golden")
 
 
-@click.command(epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy.json > report.txt")
+@click.command(
+    epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy.json > "
+    "report.txt"
+)
 @click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--literature", is_flag=True, help="Print what later papers report.")
 def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> None:
     """Compare results with baselines, the paper's scores and the original code's.
 
-    PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow evaluate, compare,
-    isotropy or verify, or a folder that holds any of these. Several may follow one --runs.
+    PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow
+    evaluate, compare, isotropy or verify, or a folder that holds any of these. Several may follow
+    one --runs.
     """
     from bert_flow_tf.results.tables import literature_table, report_tables
 
     if not (first or literature):
-        raise click.UsageError("found neither --runs nor --literature, expected one of them or both")
+        raise click.UsageError(
+            "found neither --runs nor --literature, expected one of them or both"
+        )
     found = [*report_tables(find_sources([*first, *more]))] if first else []
-    click.echo("\n\n".join(table.to_text() for table in [*found, *([literature_table()] if literature else [])]))
+    click.echo(
+        "\n\n".join(
+            table.to_text() for table in [*found, *([literature_table()] if literature else [])]
+        )
+    )
 
 
 @click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
-@click.option("--runs", multiple=True, metavar="PATH…", help="Results to compare, as in bert-flow report.")
+@click.option(
+    "--runs", multiple=True, metavar="PATH…", help="Results to compare, as in bert-flow report."
+)
 @click.argument("more", nargs=-1, metavar="")
 @click.option(
     "--whole_runs",
@@ -69,12 +81,15 @@ def verify(
 ) -> None:
     """Check that this code gives the original's numbers, and print the verdict.
 
-    In a clone of the repository, this recomputes values that the TF1 code computed, in a minute or two. With --runs, it
-    also compares scores. With --whole_runs, it trains the models of DIR, by default two, from the TF1 code's initial
-    values in its order of pairs, and compares them with the TF1 code's. The exit status is 1 if anything differs.
+    In a clone of the repository, this recomputes values that the TF1 code computed, in a minute or
+    two. With --runs, it also compares scores. With --whole_runs, it trains the models of DIR, by
+    default two, from the TF1 code's initial values in its order of pairs, and compares them with
+    the TF1 code's. The exit status is 1 if anything differs.
     """
     if more and not runs:
-        raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
+        raise UserError(
+            f"bert-flow verify: found the argument {more[0]}, expected --runs before it"
+        )
     if whole_runs and not glue_dir:
         raise UserError("--glue_dir: missing, expected the folder of STS-B for --whole_runs")
     from bert_flow_tf.results.rows import score_rows
@@ -86,7 +101,9 @@ def verify(
     verification = _verification(runs, replays)
     claims = verdict([verification], score_rows(sources))
     if not claims:
-        raise UserError("--runs: found no score to compare with the original or the paper, expected one or more")
+        raise UserError(
+            "--runs: found no score to compare with the original or the paper, expected one or more"
+        )
     click.echo(verdict_table(claims).to_text())
     if path is not None:
         write_results(path, verification)
@@ -110,19 +127,32 @@ def _replayed(folder: str, glue_dir: str, nli_dir: str | None) -> list[tuple[str
         return json.loads(path.read_text())
 
 
-def _verification(runs: Sequence[str], replayed: Sequence[tuple[str, float, float]]) -> "Verification":
+def _verification(
+    runs: Sequence[str], replayed: Sequence[tuple[str, float, float]]
+) -> "Verification":
     from bert_flow_tf.results.records import Checked, Verification
     from bert_flow_tf.runs.record import made_by
 
-    found: dict[str, Any] = {"deviations": [], "failed": [], "not_run": ["golden values: found only in a clone"]}
+    found: dict[str, Any] = {
+        "deviations": [],
+        "failed": [],
+        "not_run": ["golden values: found only in a clone"],
+    }
     if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
         found = _golden()
     elif not runs:
-        raise UserError(f"{_ROOT}: found no {_GOLDEN} or no pytest, expected a clone with its requirements, or --runs")
+        raise UserError(
+            f"{_ROOT}: found no {_GOLDEN} or no pytest, expected a clone with its requirements, or "
+            "--runs"
+        )
     deviations = [*found.pop("deviations"), *replayed]
-    finite = ((what, value if math.isfinite(value) else None, limit) for what, value, limit in deviations)
+    finite = (
+        (what, value if math.isfinite(value) else None, limit) for what, value, limit in deviations
+    )
     checked = [Checked(what=what, found=value, limit=limit) for what, value, limit in finite]
-    return Verification(made_by=made_by("bert-flow verify"), evidence=str(_GOLDEN), deviations=checked, **found)
+    return Verification(
+        made_by=made_by("bert-flow verify"), evidence=str(_GOLDEN), deviations=checked, **found
+    )
 
 
 def _golden() -> dict:
@@ -134,7 +164,9 @@ def _golden() -> dict:
         options = ("-v", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
         command, lines = [sys.executable, "-B", "-m", "pytest", *options, str(_GOLDEN)], []
         out, both = subprocess.PIPE, subprocess.STDOUT
-        with subprocess.Popen(command, cwd=_ROOT, env=environment, stdout=out, stderr=both, text=True) as process:
+        with subprocess.Popen(
+            command, cwd=_ROOT, env=environment, stdout=out, stderr=both, text=True
+        ) as process:
             for line in process.stdout or ():
                 lines.append(line)
                 if "::" in line:

@@ -19,7 +19,8 @@ class FileLayout:
       name: the file's name in its task's folder.
       sentence_columns: the sentences' columns, from 0.
       label_column: the label's column, from 0; -1 for the last; None if the file has no label.
-      header: names of these columns in the first line, see `_find_columns`; None if the first line is data.
+      header: names of these columns in the first line, see `_find_columns`; None if the first line
+        is data.
     """
 
     name: str
@@ -30,7 +31,11 @@ class FileLayout:
     @property
     def columns(self) -> tuple[int, ...]:
         """The columns of the sentences and of the label, if any."""
-        return self.sentence_columns if self.label_column is None else (*self.sentence_columns, self.label_column)
+        return (
+            self.sentence_columns
+            if self.label_column is None
+            else (*self.sentence_columns, self.label_column)
+        )
 
     @property
     def min_columns(self) -> int:
@@ -58,7 +63,10 @@ class Examples:
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> "Examples":
         """Return the examples of these numbers, from 0, in this order."""
-        a, b = ([column[i] for i in numbers if column] for column in (self.sentences_a, self.sentences_b))
+        a, b = (
+            [column[i] for i in numbers if column]
+            for column in (self.sentences_a, self.sentences_b)
+        )
         return Examples(a, b, self.labels[numbers], self.has_labels)
 
 
@@ -77,13 +85,17 @@ class Task:
     Attributes:
       name: lower case, as in the original's `--task_name`.
       directory: its folder's name in the GLUE folder.
-      files: the layout of "train", "dev" and "test", and of "gold", the test split with its scores if they are public.
+      files: the layout of "train", "dev" and "test", and of "gold", the test split with its scores
+        if they are public.
       is_regression: True if the label is a score for the cosine, False if it is a class.
       label_names: words for the labels 0, 1, …; empty if the file has numbers.
       label_max: the highest score (the lowest is 0); label / label_max is the target of the cosine.
-      metric: "spearman", "auc" (of the cosine against the label), or "accuracy" of a trained classifier.
-      sibling: a folder beside the given folder, to read instead of it; None to read the given folder.
-      skips_incomplete_rows: True to skip rows with too few columns, as the published files have, with a warning.
+      metric: "spearman", "auc" (of the cosine against the label), or "accuracy" of a trained
+        classifier.
+      sibling: a folder beside the given folder, to read instead of it; None to read the given
+        folder.
+      skips_incomplete_rows: True to skip rows with too few columns, as the published files have,
+        with a warning.
     """
 
     name: str
@@ -96,7 +108,9 @@ class Task:
     sibling: str | None = None
     skips_incomplete_rows: bool = False
 
-    def parse(self, rows: list[list[str]], source: str | os.PathLike, layout: FileLayout) -> Examples:
+    def parse(
+        self, rows: list[list[str]], source: str | os.PathLike, layout: FileLayout
+    ) -> Examples:
         """Return rows, the header first if the layout has one, as examples.
 
         Without a label column, labels are 0. `source` is the file's name, for messages.
@@ -111,20 +125,36 @@ class Task:
         complete = [(line, row) for line, row in lines if len(row) >= layout.min_columns]
         if len(complete) < len(lines):
             line, row = next(one for one in lines if len(one[1]) < layout.min_columns)
-            message = f"{source}, line {line}: found {len(row)} columns, expected at least {layout.min_columns}"
+            message = (
+                f"{source}, line {line}: found {len(row)} columns, expected at least "
+                f"{layout.min_columns}"
+            )
             if not self.skips_incomplete_rows:
                 raise UserError(message)
-            logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(lines) - len(complete))
+            logging.getLogger(__name__).warning(
+                "%s; skipped %d such lines", message, len(lines) - len(complete)
+            )
         if not complete:
             raise UserError(f"{source}: found no examples, expected at least one row")
-        first, *second = ([row[column] for _, row in complete] for column in layout.sentence_columns)
-        sentences_b, label_column, labels = second[0] if second else [], layout.label_column, list[float]()
+        first, *second = (
+            [row[column] for _, row in complete] for column in layout.sentence_columns
+        )
+        sentences_b, label_column, labels = (
+            second[0] if second else [],
+            layout.label_column,
+            list[float](),
+        )
         if label_column is None:
             return Examples(first, sentences_b, np.zeros(len(first)), has_labels=False)
         for line, row in complete:
-            text, cell = row[label_column], f"{source}, line {line}, column {label_column % len(row) + 1}"
+            text, cell = (
+                row[label_column],
+                f"{source}, line {line}, column {label_column % len(row) + 1}",
+            )
             if by_name and text not in by_name:
-                raise UserError(f"{cell}: found label {text!r}, expected one of {', '.join(by_name)}")
+                raise UserError(
+                    f"{cell}: found label {text!r}, expected one of {', '.join(by_name)}"
+                )
             labels.append(by_name[text] if by_name else parse_number(text, cell))
             if not 0 <= labels[-1] <= self.label_max and not by_name:
                 raise UserError(f"{cell}: found score {text}, expected 0 to {self.label_max:g}")
@@ -139,11 +169,20 @@ def read_rows(path: str | os.PathLike) -> list[list[str]]:
 def _find_columns(layout: FileLayout, header: Sequence[str], source: str) -> FileLayout:
     """Return the layout with the columns that have its names, else `_COMMON_NAMES`."""
     names, columns = [name.strip().lower() for name in header], []
-    for column, name, common in zip(layout.columns, layout.header or (), _COMMON_NAMES, strict=False):
+    for column, name, common in zip(
+        layout.columns, layout.header or (), _COMMON_NAMES, strict=False
+    ):
         found = next((one for one in (name.lower(), *common) if one in names), None)
         if found is None:
-            raise UserError(f"{source}: found no column {name!r}, expected it or one of {', '.join(common)}")
+            raise UserError(
+                f"{source}: found no column {name!r}, expected it or one of {', '.join(common)}"
+            )
         # Keep -1 for the last column, because rows may be longer than the header.
         columns.append(column if names[column:][:1] == [found] else names.index(found))
-    sentences, label = columns[: len(layout.sentence_columns)], columns[len(layout.sentence_columns) :]
-    return dataclasses.replace(layout, sentence_columns=tuple(sentences), label_column=label[0] if label else None)
+    sentences, label = (
+        columns[: len(layout.sentence_columns)],
+        columns[len(layout.sentence_columns) :],
+    )
+    return dataclasses.replace(
+        layout, sentence_columns=tuple(sentences), label_column=label[0] if label else None
+    )

@@ -1,7 +1,7 @@
 """Tasks that embeddings are scored on, by similarity.
 
-Source: Li et al. 2020, section 4.1 (STS, SICK-R) and section 4.3 (QNLI by AUC on its dev set, because its test labels
-are not public).
+Source: Li et al. 2020, section 4.1 (STS, SICK-R) and section 4.3 (QNLI by AUC on its dev set,
+because its test labels are not public).
 """
 
 import dataclasses
@@ -38,7 +38,11 @@ class ScoredTask:
 
     @property
     def sentences(self) -> list[str]:
-        return [sentence for pairs in self.subsets.values() for sentence in pairs.sentences_a + pairs.sentences_b]
+        return [
+            sentence
+            for pairs in self.subsets.values()
+            for sentence in pairs.sentences_a + pairs.sentences_b
+        ]
 
     def label(self, subset: str) -> str:
         """Return the names of task and sub-set, for messages."""
@@ -56,11 +60,16 @@ def read_task(
 
     Args:
       name: a task of `senteval.TASKS`, or a scored one of `tasks.TASKS`; `STS-B` or `stsb`.
-      glue_dir, senteval_dir: folders that hold the tasks' folders, such as `STS-B`, and `STS` or `downstream/STS`.
+      glue_dir, senteval_dir: folders that hold the tasks' folders, such as `STS-B`, and `STS` or
+        `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public.
     """
     key = task_key(name)
-    glue = {task_key(task.name): task for task in tasks.TASKS.values() if task.files["dev"].label_column is not None}
+    glue = {
+        task_key(task.name): task
+        for task in tasks.TASKS.values()
+        if task.files["dev"].label_column is not None
+    }
     scored = senteval.TASKS | {one: task for one, task in glue.items() if task.is_regression}
     if key not in scored:
         expected = f"{', '.join(scored)}{suggest(name, scored)}"
@@ -68,9 +77,14 @@ def read_task(
     task = scored[key]
     if key in senteval.TASKS:
         if split not in (None, "test"):
-            raise ArgumentError(f"split: found {split} for {name}, expected test or none, because SentEval fixes it")
+            raise ArgumentError(
+                f"split: found {split} for {name}, expected test or none, because SentEval fixes it"
+            )
         folder, split = senteval.find_folder(senteval_dir, task), "test"
-        source, subsets = str(folder), {name: senteval.read_subset(task, folder, name) for name in task.files}
+        source, subsets = (
+            str(folder),
+            {name: senteval.read_subset(task, folder, name) for name in task.files},
+        )
     elif glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
     else:
@@ -86,7 +100,10 @@ def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str)
     folder = pathlib.Path(glue_dir) / task.directory
     examples = tasks.read_split(task, folder, split)
     if len(gold) != len(examples):
-        raise UserError(f"{folder}: found {len(gold)} gold scores for the {len(examples)} pairs of the {split} split")
+        raise UserError(
+            f"{folder}: found {len(gold)} gold scores for the {len(examples)} pairs of the {split} "
+            "split"
+        )
     return dataclasses.replace(examples, labels=gold, has_labels=True)
 
 

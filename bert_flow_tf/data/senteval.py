@@ -1,8 +1,9 @@
 """SentEval's similarity sets.
 
-STS-12 to STS-16: `STS/STS12-en-test/STS.input.NAME.txt` has two sentences per line, separated by a tab;
-`STS.gs.NAME.txt` has a gold score per line, or an empty line for a pair without score, which is skipped. SentEval's
-STS-13 has no SMT part. All folders are in SentEval's `downstream` or in a folder of your own.
+STS-12 to STS-16: `STS/STS12-en-test/STS.input.NAME.txt` has two sentences per line, separated by a
+tab; `STS.gs.NAME.txt` has a gold score per line, or an empty line for a pair without score, which
+is skipped. SentEval's STS-13 has no SMT part. All folders are in SentEval's `downstream` or in a
+folder of your own.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, Table 2.
 """
@@ -29,7 +30,11 @@ SUBSETS = {
     "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
 _TASKS = (
-    Task(name, f"STS/{name.upper()}-en-test", {one: FileLayout(f"STS.input.{one}.txt", (0, 1)) for one in subsets})
+    Task(
+        name,
+        f"STS/{name.upper()}-en-test",
+        {one: FileLayout(f"STS.input.{one}.txt", (0, 1)) for one in subsets},
+    )
     for name, subsets in SUBSETS.items()
 )
 TASKS = {task.name: task for task in _TASKS}
@@ -42,7 +47,10 @@ PREPARED_FOLDER = FolderKind("a prepared folder", "prepared.json", ("full.txt", 
 def find_folder(senteval_dir: str | os.PathLike | None, task: Task) -> pathlib.Path:
     """Return a task's folder in SentEval's data or its `downstream`."""
     if senteval_dir is None:
-        raise ArgumentError(f"senteval_dir: missing, expected the folder that holds {task.directory}, for {task.name}")
+        raise ArgumentError(
+            f"senteval_dir: missing, expected the folder that holds {task.directory}, for "
+            f"{task.name}"
+        )
     folders = [pathlib.Path(senteval_dir, part, task.directory) for part in ("downstream", "")]
     for path in folders:
         if path.is_dir():

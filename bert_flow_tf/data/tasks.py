@@ -1,15 +1,16 @@
 """Tasks, and functions that read their files.
 
-Source: the original's data processors (`siamese_utils.py`), its choice of label ranges (`run_siamese.py`) and its
-scoring script (`scripts/eval_stsb.py`).
+Source: the original's data processors (`siamese_utils.py`), its choice of label ranges
+(`run_siamese.py`) and its scoring script (`scripts/eval_stsb.py`).
 
 The published numbers depend on some quirks of the original, so they are kept:
 
-- MNLI's label is column 10 of `train.tsv` (12 columns) and `dev_matched.tsv` (16): `label1`, by the first annotator.
-  The gold label is the last column.
-- Labels in a test split's file are ignored: its examples get label 0, or the first class. So ALLNLI trains on all SNLI
-  test pairs as contradictions.
-- STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" has every pair three times.
+- MNLI's label is column 10 of `train.tsv` (12 columns) and `dev_matched.tsv` (16): `label1`, by the
+  first annotator. The gold label is the last column.
+- Labels in a test split's file are ignored: its examples get label 0, or the first class. So ALLNLI
+  trains on all SNLI test pairs as contradictions.
+- STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" has every pair three
+  times.
 """
 
 import os
@@ -25,16 +26,27 @@ from bert_flow_tf.errors import ArgumentError, UserError, suggest
 SPLITS = ("train", "dev", "test")
 
 _CLASSES = ("contradiction", "entailment", "neutral")
-_NLI: dict[str, Any] = {"is_regression": False, "label_names": _CLASSES, "label_max": 1.0, "metric": "accuracy"}
+_NLI: dict[str, Any] = {
+    "is_regression": False,
+    "label_names": _CLASSES,
+    "label_max": 1.0,
+    "metric": "accuracy",
+}
 _MNLI: dict[str, Any] = {"files": ("train.tsv", "dev_matched.tsv", "test_matched.tsv"), **_NLI}
 _BINARY: dict[str, Any] = {"label_max": 1.0, "metric": "auc"}
-_QNLI: dict[str, Any] = {"label_names": ("not_entailment", "entailment"), "skips_incomplete_rows": True, **_BINARY}
+_QNLI: dict[str, Any] = {
+    "label_names": ("not_entailment", "entailment"),
+    "skips_incomplete_rows": True,
+    **_BINARY,
+}
 _MNLI_COLUMNS = (8, 9), 10, ("sentence1", "sentence2", "label1")
 _QQP_COLUMNS = (3, 4), 5, ("question1", "question2", "is_duplicate")
 _SICK_COLUMNS = (1, 2), 3, ("sentence_A", "sentence_B", "relatedness_score")
 _MRPC_COLUMNS = (3, 4), 0, ("#1 String", "#2 String", "Quality")
 # The published files, which SentEval has too.
-SICK = [FileLayout(f"SICK_{part}.txt", *_SICK_COLUMNS) for part in ("train", "trial", "test_annotated")]
+SICK = [
+    FileLayout(f"SICK_{part}.txt", *_SICK_COLUMNS) for part in ("train", "trial", "test_annotated")
+]
 MRPC = [FileLayout(f"msr_paraphrase_{part}.txt", *_MRPC_COLUMNS) for part in ("train", "test")]
 
 
@@ -51,26 +63,49 @@ def tsv_task(
     **options: Any,
 ) -> Task:
     """Return a task whose train and dev files have the same columns."""
-    layouts = {split: FileLayout(file, sentences, label, header) for split, file in zip(SPLITS, files, strict=True)}
+    layouts = {
+        split: FileLayout(file, sentences, label, header)
+        for split, file in zip(SPLITS, files, strict=True)
+    }
     layouts["test"] = FileLayout(files[2], test_sentences or sentences, None, header[:2])
     layouts |= {} if gold_test is None else {"gold": gold_test}
     return Task(name, directory or name.upper(), layouts, **options)
 
 
 # SNLI is not in TASKS because the original reads it only as a part of ALLNLI.
-SNLI = tsv_task("snli", (7, 8), -1, ("sentence1", "sentence2", "gold_label"), sibling="SNLI", **_NLI)
+SNLI = tsv_task(
+    "snli", (7, 8), -1, ("sentence1", "sentence2", "gold_label"), sibling="SNLI", **_NLI
+)
 
 _FULL_TEXT = dict.fromkeys(SPLITS, FileLayout("full.txt", (0, 1)))
 _TASKS = (
-    tsv_task("sts-b", (7, 8), 9, ("sentence1", "sentence2", "score"), gold_test=FileLayout("sts-test.csv", (5, 6), 4)),
+    tsv_task(
+        "sts-b",
+        (7, 8),
+        9,
+        ("sentence1", "sentence2", "score"),
+        gold_test=FileLayout("sts-test.csv", (5, 6), 4),
+    ),
     tsv_task("sick-r", *_SICK_COLUMNS, files=[file.name for file in SICK], gold_test=SICK[2]),
-    *(Task(name, name.upper(), _FULL_TEXT) for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")),
+    *(
+        Task(name, name.upper(), _FULL_TEXT)
+        for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")
+    ),
     tsv_task("mnli", *_MNLI_COLUMNS, **_MNLI),
     # The original reads ALLNLI from the folder MNLI beside the given one.
     tsv_task("allnli", *_MNLI_COLUMNS, sibling="MNLI", **_MNLI),
     tsv_task("qqp", *_QQP_COLUMNS, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
-    tsv_task("mrpc-regression", *_MRPC_COLUMNS, directory="MRPC-Regression", gold_test=MRPC[1], **_BINARY),
-    tsv_task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
+    tsv_task(
+        "mrpc-regression", *_MRPC_COLUMNS, directory="MRPC-Regression", gold_test=MRPC[1], **_BINARY
+    ),
+    tsv_task(
+        "qnli-regression",
+        (1, 2),
+        -1,
+        ("question", "sentence", "label"),
+        directory="QNLI-Regression",
+        **_QNLI,
+    ),
 )
 TASKS = {task.name: task for task in _TASKS}
 
@@ -92,11 +127,13 @@ def read_split(task: Task, data_dir: str | os.PathLike, split: str) -> Examples:
     return task.parse(read_rows(path), path, layout)
 
 
-def read_train(task: Task, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
+def read_train(
+    task: Task, data_dir: str | os.PathLike, use_full_for_training: bool = False
+) -> Examples:
     """Read the training pairs in the original's order before its shuffle.
 
-    For ALLNLI, all of SNLI follows the train split. `use_full_for_training` adds the task's dev and test splits (the
-    paper's "target").
+    For ALLNLI, all of SNLI follows the train split. `use_full_for_training` adds the task's dev and
+    test splits (the paper's "target").
     """
     parts = [(task, "train")]
     parts += [(SNLI, split) for split in SPLITS] if task.name == "allnli" else []
@@ -117,7 +154,9 @@ def gold_scores(task: Task, glue_dir: str | os.PathLike, split: str) -> np.ndarr
     """Read the gold scores of a split, float64 [n], in file order."""
     name = "gold" if split == "test" else split
     if not task.is_regression or name not in task.files or task.files[name].label_column is None:
-        raise UserError(f"{task.name} has no gold scores for its {split} split; use another split or task")
+        raise UserError(
+            f"{task.name} has no gold scores for its {split} split; use another split or task"
+        )
     return read_split(task, pathlib.Path(glue_dir, task.directory), name).labels
 
 

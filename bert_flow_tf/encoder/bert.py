@@ -6,10 +6,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.weights import LAYER_NORM_EPS, WORD_EMBEDDINGS, BertConfig, variable_shapes
+from bert_flow_tf.encoder.weights import (
+    LAYER_NORM_EPS,
+    WORD_EMBEDDINGS,
+    BertConfig,
+    variable_shapes,
+)
 
 _PROJECTIONS = ("query", "key", "value")
-_TABLES = (WORD_EMBEDDINGS, "bert/embeddings/position_embeddings", "bert/embeddings/token_type_embeddings")
+_TABLES = (
+    WORD_EMBEDDINGS,
+    "bert/embeddings/position_embeddings",
+    "bert/embeddings/token_type_embeddings",
+)
 # GELU's approximation has the term tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
 _SQRT_HALF, _NORMAL_DENSITY = 0.7071067811865476, 0.3989422804014327
@@ -56,20 +65,32 @@ class Bert:
         for name in variable_shapes(config):
             value = weights[name]
             if isinstance(value, np.ndarray):
-                # TensorFlow transposes faster than numpy, and Hugging Face's kernels are transposed.
+                # TensorFlow transposes faster than numpy, and Hugging Face's kernels are
+                # transposed.
                 value = value if value.flags.c_contiguous else tf.transpose(value.T)
                 value = tf.Variable(value, trainable=trainable, name=name)
             if dtype != tf.float32 and len(value.shape) > 1:
-                value = tf.Variable(tf.cast(tf.convert_to_tensor(value), dtype), trainable=False, name=name)
+                value = tf.Variable(
+                    tf.cast(tf.convert_to_tensor(value), dtype), trainable=False, name=name
+                )
             self.variables[name] = value
 
     def __call__(
-        self, inputs: Inputs, seeds: tf.Tensor | None = None, *, training: bool = False, first_token_only: bool = False
+        self,
+        inputs: Inputs,
+        seeds: tf.Tensor | None = None,
+        *,
+        training: bool = False,
+        first_token_only: bool = False,
     ) -> Outputs:
-        """Return `encoder_outputs` (one per layer), `sequence_output` (the last) and `pooled_output`.
+        """Return a dict of the encoder's outputs.
+
+        They are `encoder_outputs` (one per layer), `sequence_output` (the last) and
+        `pooled_output`.
 
         Args:
-          inputs: dict of int32 [batch, seq]. In training, `input_mask` must be 1 up to a sentence's end and 0 after.
+          inputs: dict of int32 [batch, seq]. In training, `input_mask` must be 1 up to a sentence's
+            end and 0 after.
           seeds: int64 [batch, 2], the sentences' dropout seeds; None for no dropout.
           training: True to skip padding, whose states are 0.
           first_token_only: compute the last layer only at [CLS], as [batch, 1, width].
@@ -80,16 +101,23 @@ class Bert:
         with tf.xla.experimental.jit_scope(compile_ops=False):
             return self._outputs(inputs, seeds, training, first_token_only)
 
-    def _outputs(self, inputs: Inputs, seeds: tf.Tensor | None, training: bool, first_token_only: bool) -> Outputs:
+    def _outputs(
+        self, inputs: Inputs, seeds: tf.Tensor | None, training: bool, first_token_only: bool
+    ) -> Outputs:
         mask = inputs["input_mask"]
         layout = _Layout(mask, tokens_only=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
-        # As in TF1, only the word embeddings have a sparse gradient, because that affects the norm used for clipping.
+        # As in TF1, only the word embeddings have a sparse gradient, because that affects the norm
+        # used for clipping.
         rows = tf.cast(tf.gather(words, layout.to_rows(inputs["input_word_ids"])), tf.float32)
-        one_hot = tf.one_hot(layout.to_rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
+        one_hot = tf.one_hot(
+            layout.to_rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype
+        )
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
         positions = tf.cast(tf.convert_to_tensor(positions)[: layout.length], tf.float32)
-        rows += layout.to_rows(tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]]))
+        rows += layout.to_rows(
+            tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]])
+        )
         # The fused operations are faster, but are not used for gradients.
         operations = _PLAIN if self._portable or (training and self._trainable) else self._fused
         dropout = Dropout(self.config, seeds, mask)
@@ -103,7 +131,13 @@ class Bert:
         return {"encoder_outputs": layers, "sequence_output": layers[-1], "pooled_output": pooled}
 
     def _layer(
-        self, i: int, rows: tf.Tensor, layout: "_Layout", dropout: "Dropout", operations: _Operations, first_only: bool
+        self,
+        i: int,
+        rows: tf.Tensor,
+        layout: "_Layout",
+        dropout: "Dropout",
+        operations: _Operations,
+        first_only: bool,
     ) -> tf.Tensor:
         """Return the layer's states of all rows, or of [CLS] if `first_only`."""
         path, width = f"bert/encoder/layer_{i}", rows.shape[1]
@@ -113,10 +147,17 @@ class Bert:
             query, key, value = self._project_qkv(attention, rows, layout)
         else:
             query = self._project(f"{attention}/query", query_rows, layout.batch)
-            key, value = (self._project(f"{attention}/{name}", rows, layout.batch) for name in _PROJECTIONS[1:])
+            key, value = (
+                self._project(f"{attention}/{name}", rows, layout.batch)
+                for name in _PROJECTIONS[1:]
+            )
         query *= query.shape[-1] ** -0.5
-        weights = dropout.attention(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i)
-        context = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [layout.batch, -1, width])
+        weights = dropout.attention(
+            tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i
+        )
+        context = tf.reshape(
+            tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [layout.batch, -1, width]
+        )
         context = context[:, 0] if first_only else layout.to_rows(context)
         context = dropout.hidden(self._dense(context, f"{path}/attention/output/dense"), 2 * i + 1)
         rows = self._norm(operations, context + query_rows, f"{path}/attention/output/LayerNorm")
@@ -126,7 +167,9 @@ class Bert:
 
     def _project(self, path: str, x: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
         heads = self.config.num_attention_heads
-        return tf.transpose(tf.reshape(self._dense(x, path), [batch, -1, heads, self._head_size]), [0, 2, 1, 3])
+        return tf.transpose(
+            tf.reshape(self._dense(x, path), [batch, -1, heads, self._head_size]), [0, 2, 1, 3]
+        )
 
     def _project_qkv(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
         # One product of three times the width takes half the time of three products.
@@ -139,12 +182,18 @@ class Bert:
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
     def _dense(self, x: tf.Tensor, path: str) -> tf.Tensor:
-        kernel, bias = (tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("kernel", "bias"))
+        kernel, bias = (
+            tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("kernel", "bias")
+        )
         # TensorFlow fuses bias_add with the product and the GELU.
-        return tf.nn.bias_add(tf.cast(tf.matmul(tf.cast(x, kernel.dtype), kernel), bias.dtype), bias)
+        return tf.nn.bias_add(
+            tf.cast(tf.matmul(tf.cast(x, kernel.dtype), kernel), bias.dtype), bias
+        )
 
     def _norm(self, operations: _Operations, x: tf.Tensor, path: str) -> tf.Tensor:
-        gamma, beta = (tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("gamma", "beta"))
+        gamma, beta = (
+            tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("gamma", "beta")
+        )
         return operations["layer_norm"](x, gamma, beta)
 
 
@@ -170,8 +219,13 @@ class _Layout:
         return self._linear(self._to_batch, self._to_rows, rows)
 
     def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
-        # Each function is the other's gradient. TensorFlow's own would also sum duplicate rows, which never occur.
-        return tf.custom_gradient(lambda x: (function(x), inverse))(x) if self.tokens_only else function(x)
+        # Each function is the other's gradient. TensorFlow's own would also sum duplicate rows,
+        # which never occur.
+        return (
+            tf.custom_gradient(lambda x: (function(x), inverse))(x)
+            if self.tokens_only
+            else function(x)
+        )
 
     def _to_rows(self, states: tf.Tensor) -> tf.Tensor:
         flat = tf.reshape(states, [-1, *states.shape[2:]])
@@ -196,14 +250,19 @@ class Dropout:
 
     def __init__(self, config: BertConfig, seeds: tf.Tensor | None, input_mask: tf.Tensor) -> None:
         self._config = config
-        # The masks are bool [tokens, sites * width] and [batch, layers * heads, seq, seq], True for kept values.
+        # The masks are bool [tokens, sites * width] and [batch, layers * heads, seq, seq], True for
+        # kept values.
         self.hidden_masks: tf.Tensor | None = None
         self.attention_masks: tf.Tensor | None = None
-        if seeds is not None and (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
+        if seeds is not None and (
+            config.hidden_dropout_prob or config.attention_probs_dropout_prob
+        ):
             self._draw(seeds, input_mask)
 
     def hidden(self, x: tf.Tensor, site: int) -> tf.Tensor:
-        return _drop(x, self.hidden_masks, self._config.hidden_size, site, self._config.hidden_dropout_prob)
+        return _drop(
+            x, self.hidden_masks, self._config.hidden_size, site, self._config.hidden_dropout_prob
+        )
 
     def attention(self, x: tf.Tensor, layer: int) -> tf.Tensor:
         """Apply a layer's dropout to attention weights [batch, heads, seq, seq]."""
@@ -212,24 +271,40 @@ class Dropout:
 
     def _draw(self, seeds: tf.Tensor, input_mask: tf.Tensor) -> None:
         config, layers = self._config, self._config.num_hidden_layers
-        hidden_rate, attention_rate = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+        hidden_rate, attention_rate = (
+            config.hidden_dropout_prob,
+            config.attention_probs_dropout_prob,
+        )
         batch, seq = tf.unstack(tf.shape(input_mask))
         lengths = tf.reduce_sum(input_mask, axis=1)
         per_token = (2 * layers + 1) * config.hidden_size * (hidden_rate > 0)
         per_pair = layers * config.num_attention_heads * (attention_rate > 0)
         # Compare rates in float32, as in BERT's graphs.
-        threshold = {rate: round(float(np.float32(rate)) * 2**32) - 2**31 for rate in (hidden_rate, attention_rate)}
+        threshold = {
+            rate: round(float(np.float32(rate)) * 2**32) - 2**31
+            for rate in (hidden_rate, attention_rate)
+        }
         hidden = tf.TensorArray(tf.bool, batch, element_shape=[None, per_token], infer_shape=False)
-        attention = tf.TensorArray(tf.bool, batch, element_shape=[per_pair, None, None], infer_shape=False)
+        attention = tf.TensorArray(
+            tf.bool, batch, element_shape=[per_pair, None, None], infer_shape=False
+        )
 
         def draw(i: tf.Tensor, hidden: tf.TensorArray, attention: tf.TensorArray) -> tuple:
             length, hidden_count = lengths[i], lengths[i] * per_token
             count = hidden_count + length * length * per_pair
-            bits = tf.random.stateless_uniform([count], seeds[i], None, None, tf.int32, alg="philox")
+            bits = tf.random.stateless_uniform(
+                [count], seeds[i], None, None, tf.int32, alg="philox"
+            )
             kept = tf.reshape(bits[:hidden_count] >= threshold[hidden_rate], [length, per_token])
-            pairs = tf.reshape(bits[hidden_count:] >= threshold[attention_rate], [per_pair, length, length])
+            pairs = tf.reshape(
+                bits[hidden_count:] >= threshold[attention_rate], [per_pair, length, length]
+            )
             padding = [0, seq - length]
-            return i + 1, hidden.write(i, kept), attention.write(i, tf.pad(pairs, [[0, 0], padding, padding]))
+            return (
+                i + 1,
+                hidden.write(i, kept),
+                attention.write(i, tf.pad(pairs, [[0, 0], padding, padding])),
+            )
 
         _, hidden, attention = tf.while_loop(
             lambda i, *_: i < batch, draw, [0, hidden, attention], parallel_iterations=4
@@ -246,7 +321,9 @@ def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: flo
     @tf.custom_gradient
     def dropped(x: tf.Tensor) -> tuple:
         zero = tf.zeros([], x.dtype)
-        return tf.where(kept, x * scale, zero), lambda upstream: tf.where(kept, upstream * scale, zero)
+        return tf.where(kept, x * scale, zero), lambda upstream: tf.where(
+            kept, upstream * scale, zero
+        )
 
     return dropped(x)
 
@@ -256,7 +333,11 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
     count = tf.shape(x)[0]
     image = tf.reshape(x, [1, count, -1, 1])
     scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
-        image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=LAYER_NORM_EPS, data_format="NCHW"
+        image,
+        scale=tf.ones([count]),
+        offset=tf.zeros([count]),
+        epsilon=LAYER_NORM_EPS,
+        data_format="NCHW",
     )
     return tf.reshape(scaled, tf.shape(x)) * gamma + beta
 
@@ -264,20 +345,26 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
 def _few_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     # Without a custom gradient, because TensorFlow would warn of it when it loads an export.
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
-    deviation = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS)
+    deviation = tf.math.rsqrt(
+        tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS
+    )
     return centred * (deviation * gamma) + beta
 
 
 @tf.custom_gradient
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
-    factor = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS)
+    factor = tf.math.rsqrt(
+        tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS
+    )
     normed = centred * factor
 
     def gradient(upstream: tf.Tensor) -> tuple:
         scaled = upstream * gamma
         projection = tf.reduce_mean(scaled * normed, axis=1, keepdims=True)
-        x_gradient = (scaled - tf.reduce_mean(scaled, axis=1, keepdims=True) - normed * projection) * factor
+        x_gradient = (
+            scaled - tf.reduce_mean(scaled, axis=1, keepdims=True) - normed * projection
+        ) * factor
         return x_gradient, tf.reduce_sum(upstream * normed, axis=0), tf.reduce_sum(upstream, axis=0)
 
     return normed * gamma + beta, gradient
@@ -314,4 +401,8 @@ _FUSED: _Operations = _SIMPLE | {
     "gelu_tanh": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
 }
-_PLAIN: _Operations = _SIMPLE | {"layer_norm": _layer_norm, "gelu_tanh": _gelu_tanh, "gelu_erf": _gelu_erf}
+_PLAIN: _Operations = _SIMPLE | {
+    "layer_norm": _layer_norm,
+    "gelu_tanh": _gelu_tanh,
+    "gelu_erf": _gelu_erf,
+}

@@ -21,7 +21,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     Args:
       sentence_embedding_type: name of the pooling, see `pooling.pooling`.
-      trainable: True to train the variables. A call with `training=True` applies dropout in either case.
+      trainable: True to train the variables. A call with `training=True` applies dropout in either
+        case.
 
     Attributes:
       variables_by_name: the encoder's variables, by TF1's names or the SavedModel's.
@@ -34,7 +35,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
       UserError: the encoder cannot be loaded, or the pooling is unknown.
     """
 
-    def __init__(self, source: EncoderSource, sentence_embedding_type: str, *, trainable: bool) -> None:
+    def __init__(
+        self, source: EncoderSource, sentence_embedding_type: str, *, trainable: bool
+    ) -> None:
         super().__init__(trainable=trainable, name="sentence_encoder")
         self.source = source
         bert = source.pretrained
@@ -46,11 +49,14 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.bert_config: BertConfig | None = self._encoder.config
         self.num_layers, self.hidden_size = self._encoder.num_layers, self._encoder.hidden_size
         self.seeds_dropout = self._encoder.seeds_dropout
-        # Keras tracks variables in an attribute, in this order, which clipping by the global norm depends on.
+        # Keras tracks variables in an attribute, in this order, which clipping by the global norm
+        # depends on.
         self._in_order = list(self._encoder.variables.values())
         self._set_pooling(sentence_embedding_type)
         tables = map(self._table, ("position_embedding", "type_embeddings"))
-        self.max_seq_length, self.num_types = (None if table is None else table.shape[0] for table in tables)
+        self.max_seq_length, self.num_types = (
+            None if table is None else table.shape[0] for table in tables
+        )
 
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
         encoder = copy.copy(self)
@@ -60,7 +66,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def in_bfloat16(self) -> "SentenceEncoder":
         """Return a copy that computes matrix products in bfloat16."""
         if self.bert_config is None:
-            raise ArgumentError(f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT")
+            raise ArgumentError(
+                f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT"
+            )
         encoder = self.with_pooling(self.sentence_embedding_type)
         encoder._encoder = Bert(self._encoder.variables, self.bert_config, dtype=tf.bfloat16)
         return encoder
@@ -74,15 +82,17 @@ class SentenceEncoder(tf_keras.layers.Layer):
             # A missing pooler is read as zeros.
             found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
             raise ArgumentError(f"pooling: {found}; use another pooling, such as paper-cls")
-        self.embedding_size = self.hidden_size * (len(self.pooling.layers) if self.pooling.concatenate else 1)
+        self.embedding_size = self.hidden_size * (
+            len(self.pooling.layers) if self.pooling.concatenate else 1
+        )
         # All users of an encoder call this function, so that it is traced only once.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
     def call(self, inputs: Inputs, training: bool = False, dropout_seed: int = 0) -> tf.Tensor:
         """Return embeddings [batch, embedding_size].
 
-        In training, `dropout_seed` and `inputs["occurrence"]` seed each sentence's dropout. The occurrence, int64
-        [batch], is the sentence's number in a run; without it, dropout is random.
+        In training, `dropout_seed` and `inputs["occurrence"]` seed each sentence's dropout. The
+        occurrence, int64 [batch], is the sentence's number in a run; without it, dropout is random.
         """
         outputs = self._outputs(inputs, training, dropout_seed, self.pooling.first_token_only)
         return self.pooling(outputs, inputs["input_mask"])
@@ -92,21 +102,31 @@ class SentenceEncoder(tf_keras.layers.Layer):
         if self.bert_config is None or not any(forms.values()):
             return self(inputs, training=False)
         bert = Bert(self._encoder.variables, self.bert_config, **forms)
-        return self.pooling(bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"])
+        return self.pooling(
+            bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"]
+        )
 
-    def token_states(self, inputs: Inputs, training: bool = False, dropout_seed: int = 0) -> tf.Tensor:
+    def token_states(
+        self, inputs: Inputs, training: bool = False, dropout_seed: int = 0
+    ) -> tf.Tensor:
         """Return the last layer's states [batch, seq, hidden_size]."""
         return self._outputs(inputs, training, dropout_seed)["sequence_output"]
 
     @tf.autograph.experimental.do_not_convert
-    def _outputs(self, inputs: Inputs, training: bool, dropout_seed: int, first_token_only: bool = False) -> Outputs:
+    def _outputs(
+        self, inputs: Inputs, training: bool, dropout_seed: int, first_token_only: bool = False
+    ) -> Outputs:
         tokens = {name: inputs[name] for name in TOKEN_INPUTS}
         if not training:
             return self._encoder(tokens, first_token_only=first_token_only)
         numbers = inputs.get("occurrence")
         if numbers is None:
-            numbers = tf.random.uniform(tf.shape(tokens["input_mask"])[:1], maxval=tf.int64.max, dtype=tf.int64)
-        seeds = tf.stack([tf.fill(tf.shape(numbers), tf.constant(dropout_seed, tf.int64)), numbers], 1)
+            numbers = tf.random.uniform(
+                tf.shape(tokens["input_mask"])[:1], maxval=tf.int64.max, dtype=tf.int64
+            )
+        seeds = tf.stack(
+            [tf.fill(tf.shape(numbers), tf.constant(dropout_seed, tf.int64)), numbers], 1
+        )
         return self._encoder(tokens, seeds, training=True)
 
     @property
@@ -122,20 +142,32 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def pooled_variables(self) -> list[tf.Variable]:
         """The trainable variables that an embedding depends on.
 
-        An average depends neither on the pooler nor on layers above the averaged ones. TF1's optimiser skips their
-        variables, but a SavedModel gives them gradients of 0, so weight decay would change them.
+        An average depends neither on the pooler nor on layers above the averaged ones. TF1's
+        optimiser skips their variables, but a SavedModel gives them gradients of 0, so weight decay
+        would change them.
         """
         if not self.pooling.layers:
             return list(self.trainable_variables)
         top = max(range(self.num_layers)[i] for i in self.pooling.layers)
-        unused = "|".join([r"\bpooler(_transform)?/", *(rf"\blayer_{i}/" for i in range(top + 1, self.num_layers))])
-        return [variable for variable in self.trainable_variables if not re.search(unused, variable.name)]
+        unused = "|".join(
+            [
+                r"\bpooler(_transform)?/",
+                *(rf"\blayer_{i}/" for i in range(top + 1, self.num_layers)),
+            ]
+        )
+        return [
+            variable
+            for variable in self.trainable_variables
+            if not re.search(unused, variable.name)
+        ]
 
     def read_pretrained(self, record: EncoderRecord) -> Pretrained:
         """Return a BERT's present weights; raise `UserError` for another encoder."""
         bert = self.source.pretrained
         if not isinstance(bert, Pretrained):
-            raise UserError(f"{self.source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
+            raise UserError(
+                f"{self.source.bert_hub}: found a SavedModel that is no BERT, expected a BERT"
+            )
         weights = {name: variable.numpy() for name, variable in self.variables_by_name.items()}
         return Pretrained(bert.config, bert.vocab, weights, record)
 

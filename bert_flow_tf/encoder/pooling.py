@@ -30,7 +30,8 @@ class Pooling:
     Attributes:
       layers: indices into `encoder_outputs`; empty for the pooled output.
       concatenate: True to concatenate the layers' vectors, False to average them.
-      reduce: function from a layer's states [batch, seq, width] and the mask [batch, seq] to [batch, width].
+      reduce: function from a layer's states [batch, seq, width] and the mask [batch, seq] to
+        [batch, width].
     """
 
     layers: tuple[int, ...]
@@ -53,8 +54,9 @@ class Pooling:
         return tf.concat(vectors, axis=-1) if self.concatenate else tf.add_n(vectors) / len(vectors)
 
 
-# N stands for a number. The original's loop starts at index -0, so its avg-last-N averages the first layer and the last
-# N - 1. It tests for "avg-last-" before "avg-last-concat-", so avg-last-concat-N is the same average.
+# N stands for a number. The original's loop starts at index -0, so its avg-last-N averages the
+# first layer and the last N - 1. It tests for "avg-last-" before "avg-last-concat-", so
+# avg-last-concat-N is the same average.
 POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "avg": lambda n, num_layers: Pooling((-1,)),
     "cls": lambda n, num_layers: Pooling(()),
@@ -62,11 +64,14 @@ POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "avg-last-last-N": lambda n, num_layers: Pooling((num_layers - n,)),
     "avg-last-concat-N": lambda n, num_layers: Pooling(tuple(-i for i in range(n))),
     "paper-avg-last-N": lambda n, num_layers: Pooling(tuple(range(num_layers - n, num_layers))),
-    "paper-concat-last-N": lambda n, num_layers: Pooling(tuple(range(num_layers - n, num_layers)), concatenate=True),
+    "paper-concat-last-N": lambda n, num_layers: Pooling(
+        tuple(range(num_layers - n, num_layers)), concatenate=True
+    ),
     "paper-cls": lambda n, num_layers: Pooling((-1,), reduce=first_token),
 }
 
-# These are sentence-transformers' names. Its cls is the last layer's state at [CLS], not the pooled output.
+# These are sentence-transformers' names. Its cls is the last layer's state at [CLS], not the pooled
+# output.
 LIBRARY_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
 
 
@@ -78,7 +83,9 @@ def pooling_name(name: str) -> str:
 def pooling(name: str, num_layers: int) -> Pooling:
     key, n = check_pooling(name)
     if key.endswith("-N") and not 1 <= n <= num_layers:
-        raise ArgumentError(f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers")
+        raise ArgumentError(
+            f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers"
+        )
     return POOLINGS[key](n, num_layers)
 
 
@@ -87,7 +94,10 @@ def check_pooling(name: str) -> tuple[str, int]:
     name = pooling_name(name)
     key, digits = re.sub("-[0-9]+$", "-N", name), name.rpartition("-")[2]
     if key not in POOLINGS:
-        raise ArgumentError(f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}{suggest(name, POOLINGS)}")
+        raise ArgumentError(
+            f"pooling: found {name!r}, expected one of "
+            f"{', '.join(POOLINGS)}{suggest(name, POOLINGS)}"
+        )
     # The original reads only the last character as N, so it would take avg-last-12 for avg-last-2.
     if key.startswith("avg-") and re.search("[0-9]{2}$", name):
         expected = f"N of one digit; the last {digits} layers are paper-avg-last-{digits}"

@@ -52,15 +52,27 @@ class SavedModelEncoder:
         self.num_layers, self.hidden_size = program.num_layers, program.hidden_size
         with reading(program.encoder_dir, "an encoder"):
             self.layer = hub.KerasLayer(hub.load(str(program.encoder_dir)), trainable=trainable)
-        self.variables: Variables = {v.name.removesuffix(":0"): v for v in self.layer.variables if v.dtype.is_floating}
+        self.variables: Variables = {
+            v.name.removesuffix(":0"): v for v in self.layer.variables if v.dtype.is_floating
+        }
         signature = self.layer.resolved_object.__call__.function_spec.fullargspec
         self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
 
     def __call__(
-        self, inputs: Inputs, seeds: tf.Tensor | None = None, *, training: bool = False, first_token_only: bool = False
+        self,
+        inputs: Inputs,
+        seeds: tf.Tensor | None = None,
+        *,
+        training: bool = False,
+        first_token_only: bool = False,
     ) -> Outputs:
         """Return the SavedModel's outputs as float32; `seeds` has no effect."""
-        # Like the original, apply dropout in a frozen encoder too; hub.KerasLayer would turn it off.
+        # Like the original, apply dropout in a frozen encoder too; hub.KerasLayer would turn it
+        # off.
         has_dropout = training and self._takes_training
-        outputs = (self.layer.resolved_object if has_dropout else self.layer)(inputs, training=has_dropout)
-        return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32) if x.dtype.is_floating else x, outputs)
+        outputs = (self.layer.resolved_object if has_dropout else self.layer)(
+            inputs, training=has_dropout
+        )
+        return tf.nest.map_structure(
+            lambda x: tf.cast(x, tf.float32) if x.dtype.is_floating else x, outputs
+        )

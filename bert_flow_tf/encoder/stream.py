@@ -22,15 +22,16 @@ from bert_flow_tf.files.sentence_files import parts, sentence_list
 
 # Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
 _TOKENS_PER_BATCH = 2048
-# Padded texts of up to 4,096 characters in all are one batch, which needs neither sorting nor threads.
+# Padded texts of up to 4,096 characters in all are one batch, which needs neither sorting nor
+# threads.
 _ONE_BATCH, _FEW_TEXTS = 4096, 4
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
     """Yield batches of indices into `lengths` [n], longest first.
 
-    Without `batch_size`, a batch has up to 2,048 tokens, padding included, but only up to 512 if it has a sentence
-    shorter than 0.8 of its longest.
+    Without `batch_size`, a batch has up to 2,048 tokens, padding included, but only up to 512 if it
+    has a sentence shorter than 0.8 of its longest.
     """
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
@@ -40,7 +41,9 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
             longest = int(descending[start])
             # If the lengths differed much, a full batch would be mostly padding.
             alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
-            count = max(1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest)))
+            count = max(
+                1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest))
+            )
         yield order[start : start + count]
         start += count
 
@@ -62,13 +65,19 @@ class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
 
 
 def tokenize(
-    tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int, cuts: CutTexts | None = None
+    tokenizer: Tokenizer,
+    sentences: Sequence[str],
+    max_seq_length: int,
+    cuts: CutTexts | None = None,
 ) -> tf.RaggedTensor:
     """Return word-piece ids, cut to `max_seq_length` - 2: int32 [n, (t)]."""
     # Tokenizing few sentences needs no bar. None shows it on a terminal only.
     hide_bar = None if len(sentences) > 50_000 else True
     starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=hide_bar)
-    chunks = (tf.constant([one.encode() for one in sentences[start : start + 4096]], tf.string) for start in starts)
+    chunks = (
+        tf.constant([one.encode() for one in sentences[start : start + 4096]], tf.string)
+        for start in starts
+    )
     pieces = tf.concat([tokenizer.tokenize(chunk) for chunk in chunks], axis=0)
     if cuts is not None:
         cuts.count(pieces)
@@ -78,14 +87,17 @@ def tokenize(
 def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
     """Return the distinct rows, sorted, and each row's index in them."""
     values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
-    keys = np.array([values[start:stop].tobytes() for start, stop in itertools.pairwise(splits)], object)
+    keys = np.array(
+        [values[start:stop].tobytes() for start, stop in itertools.pairwise(splits)], object
+    )
     _, first_rows, rows = np.unique(keys, return_index=True, return_inverse=True)
     return tf.gather(pieces, first_rows), rows
 
 
 def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
     """Yield `function(item)` in order, computed by two threads."""
-    # Threads cannot enter a strategy's scope, and XLA corrupts memory if two threads compile at once.
+    # Threads cannot enter a strategy's scope, and XLA corrupts memory if two threads compile at
+    # once.
     has_xla = tf.config.optimizer.get_jit() or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", "")
     if has_xla or tf.distribute.has_strategy():
         yield from map(function, items)
@@ -106,7 +118,8 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
 def _traced_once(function: Callable[[Any], Any], spec: Any) -> Callable[[Any], Any]:
     """Return a function of tensors that its first call traces."""
     traced = tf.function(function, input_signature=[spec], autograph=False)
-    # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete functions.
+    # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete
+    # functions.
     concrete = functools.cache(traced.get_concrete_function)
     return lambda inputs: concrete()(inputs)
 
@@ -115,8 +128,9 @@ class SentenceBatcher:
     """Encode sentences in batches of similar length; return them in their order.
 
     Args:
-      encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. The dict
-        also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
+      encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32
+        [k, *shape]. The dict also has `occurrence`, int64 [k], if `encode_pieces` gets
+        `occurrences`.
       shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
@@ -132,7 +146,9 @@ class SentenceBatcher:
         pad_to_max: bool = False,
         encode_few: Callable[[Inputs], tf.Tensor] | None = None,
     ) -> None:
-        def of_texts(encode: Callable[[Inputs], tf.Tensor]) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+        def of_texts(
+            encode: Callable[[Inputs], tf.Tensor],
+        ) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
             def encoded(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 pieces = tokenizer.tokenize(texts)
                 cut = tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
@@ -148,30 +164,51 @@ class SentenceBatcher:
         self._max_seq_length, self._pad_to_max = max_seq_length, pad_to_max
 
     def encode(
-        self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
+        self,
+        sentences: Iterable[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
     ) -> np.ndarray:
         """Return float32 [n, *shape] of all sentences."""
         with CutTexts(self._max_seq_length) as cuts:
-            if self._of_texts and isinstance(sentences, list) and batch_size is None and not show_progress_bar:
+            if (
+                self._of_texts
+                and isinstance(sentences, list)
+                and batch_size is None
+                and not show_progress_bar
+            ):
                 texts, count = sentence_list(sentences), len(sentences)
                 # [CLS] and [SEP] count, too.
                 if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:
                     function = self._of_texts[count > _FEW_TEXTS]
-                    values, cut = function(tf.constant([text.encode() for text in texts], tf.string))
+                    values, cut = function(
+                        tf.constant([text.encode() for text in texts], tf.string)
+                    )
                     cuts.cut, cuts.texts = int(cut), count
                     return values.numpy()
-            pieces = [tokenize(self._tokenizer, part, self._max_seq_length, cuts) for part in parts(sentences)]
+            pieces = [
+                tokenize(self._tokenizer, part, self._max_seq_length, cuts)
+                for part in parts(sentences)
+            ]
         if not pieces:
             return np.empty((0, *self._shape), np.float32)
         unique, rows = distinct(tf.concat(pieces, axis=0))
         return self.encode_pieces(unique, batch_size, show_progress_bar=show_progress_bar)[rows]
 
     def encode_blocks(
-        self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
+        self,
+        sentences: Iterable[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of up to `sentence_files.BLOCK_ROWS` sentences and float32 [k, *shape]."""
         total = len(sentences) if isinstance(sentences, Sized) else None
-        with CutTexts(self._max_seq_length) as cuts, _progress(total, show_progress_bar) as progress:
+        with (
+            CutTexts(self._max_seq_length) as cuts,
+            _progress(total, show_progress_bar) as progress,
+        ):
             for part in parts(sentences):
                 unique, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length, cuts))
                 yield part, self.encode_pieces(unique, batch_size)[rows]
@@ -189,17 +226,25 @@ class SentenceBatcher:
 
         `label` names the progress bar.
         """
-        if batch_size is not None and not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
-            raise ArgumentError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
+        if batch_size is not None and not (
+            isinstance(batch_size, int | np.integer) and batch_size >= 1
+        ):
+            raise ArgumentError(
+                f"batch_size: found {batch_size!r}, expected a whole number of 1 or more"
+            )
 
         def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            tokens = self._tokenizer.pack(tf.gather(pieces, batch), self._max_seq_length, pad_to_max=self._pad_to_max)
+            tokens = self._tokenizer.pack(
+                tf.gather(pieces, batch), self._max_seq_length, pad_to_max=self._pad_to_max
+            )
             if occurrences is not None:
                 tokens["occurrence"] = tf.constant(occurrences[batch], tf.int64)
             return batch, self._function(tokens).numpy()
 
         lengths = pieces.row_lengths().numpy() + 2
-        lengths = np.clip(lengths, self._max_seq_length if self._pad_to_max else 0, self._max_seq_length)
+        lengths = np.clip(
+            lengths, self._max_seq_length if self._pad_to_max else 0, self._max_seq_length
+        )
         values = np.empty((len(lengths), *self._shape), np.float32)
         with _progress(len(lengths), show_progress_bar, label) as progress:
             for batch, computed in map_concurrently(compute, length_batches(lengths, batch_size)):
@@ -209,7 +254,9 @@ class SentenceBatcher:
 
 
 def _progress(total: int | None, is_shown: bool | None, label: str = "encode") -> tqdm:
-    bar = tqdm(total=total, desc=label, unit="sentence", disable=None if is_shown is None else not is_shown)
+    bar = tqdm(
+        total=total, desc=label, unit="sentence", disable=None if is_shown is None else not is_shown
+    )
     if bar.disable and is_shown is None:
         logging.info("%s: encoding %s sentences", label, "the" if total is None else f"{total:,}")
     return bar
@@ -225,12 +272,19 @@ def embed(
 ) -> np.ndarray:
     """Return embeddings, float32 [n, D], of word pieces, int32 [n, (t)]."""
     unique, rows = distinct(pieces)
-    batcher = SentenceBatcher(encoder.traced_embed, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
+    batcher = SentenceBatcher(
+        encoder.traced_embed, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max
+    )
     return batcher.encode_pieces(unique, show_progress_bar=None, label=label)[rows]
 
 
 def dropout_batcher(
-    encoder: SentenceEncoder, tokenizer: Tokenizer, max_seq_length: int, *, seed: int, pad_to_max: bool = False
+    encoder: SentenceEncoder,
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    *,
+    seed: int,
+    pad_to_max: bool = False,
 ) -> SentenceBatcher:
     """Return a batcher with dropout; `encode_pieces` needs `occurrences`."""
     specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}

@@ -1,9 +1,10 @@
 """BERT's WordPiece in the TensorFlow graph, with the original's ids.
 
-As in the BERT authors' code: clean the text, put spaces around CJK characters and split on white space; for uncased
-vocabularies, lower-case, decompose (NFD) and drop combining marks; then split off punctuation and match the longest
-piece first. This module uses only the matcher of tensorflow-text, because its `BertTokenizer` normalizes by NFKC and
-case folding, which gives other ids for ß, ﬁ, ½ or full-width letters.
+As in the BERT authors' code: clean the text, put spaces around CJK characters and split on white
+space; for uncased vocabularies, lower-case, decompose (NFD) and drop combining marks; then split
+off punctuation and match the longest piece first. This module uses only the matcher of
+tensorflow-text, because its `BertTokenizer` normalizes by NFKC and case folding, which gives other
+ids for ß, ﬁ, ½ or full-width letters.
 """
 
 import os
@@ -20,16 +21,20 @@ from bert_flow_tf.files.reading import read_lines, reading
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSTEAD = "otherwise use bert_flow_tf.calibrate with the model's own library"
 MAX_WORD_CHARS = 200  # A longer word becomes [UNK].
-_PRIVATE = 0xF0000  # the first of 65,534 private characters, which TF1 keeps as letters of unknown words
+# the first of 65,534 private characters, which TF1 keeps as letters of unknown words
+_PRIVATE = 0xF0000
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning keeps.
 _WHITE_SPACE = r"[\s\p{Z}]"
-# The original removes control and format characters that are not white space, and the replacement character U+FFFD.
+# The original removes control and format characters that are not white space, and the replacement
+# character U+FFFD.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _CJK = (
-    r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
+    r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
+    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
     r"\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}])"
 )
-# All ASCII except letters, digits and space counts as punctuation, also "$" and "^", which Unicode calls symbols.
+# All ASCII except letters, digits and space counts as punctuation, also "$" and "^", which Unicode
+# calls symbols.
 _PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
 # TF-Hub gives an encoder's inputs these names; each is int32 [n, t].
 TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -49,18 +54,28 @@ class Tokenizer(tf.Module):
         self._lower, self._splits_cjk = rules.do_lower_case, rules.tokenize_chinese_chars
         self._strip_accents = self._lower if rules.strip_accents is None else rules.strip_accents
         self.vocab_size = len(vocab)
-        # An added token becomes one private character, which no rule splits. Longer tokens are found first.
+        # An added token becomes one private character, which no rule splits. Longer tokens are
+        # found first.
         tokens = sorted(rules.added_tokens, key=len, reverse=True)
         stand_ins = {token: chr(_PRIVATE + i) for i, token in enumerate(tokens)}
         vocab = [stand_ins.get(piece, piece) for piece in vocab]
-        texts = [self._normalize(token).numpy().decode() if rules.added_tokens[token] else token for token in tokens]
+        texts = [
+            self._normalize(token).numpy().decode() if rules.added_tokens[token] else token
+            for token in tokens
+        ]
         self._added = [
             (rules.added_tokens[token], re.escape(text), f" {stand_ins[token]} ")
             for token, text in zip(tokens, texts, strict=True)
         ]
-        self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
+        self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (
+            vocab.index(token) for token in SPECIAL
+        )
         # `tokenize` limits characters, which have at most four bytes.
-        options = {"unknown_token": "[UNK]", "max_bytes_per_word": 4 * MAX_WORD_CHARS, "token_out_type": tf.int32}
+        options = {
+            "unknown_token": "[UNK]",
+            "max_bytes_per_word": 4 * MAX_WORD_CHARS,
+            "token_out_type": tf.int32,
+        }
         with reading("vocabulary", "word pieces"):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
 
@@ -68,7 +83,9 @@ class Tokenizer(tf.Module):
         """Return the ids of the sentences' pieces: ragged int32 [n, (pieces)]."""
         cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
         if self._added:
-            cleaned = tf.strings.regex_replace(cleaned, rf"[{chr(_PRIVATE)}-\x{{ffffd}}]", "\U0010fffd")
+            cleaned = tf.strings.regex_replace(
+                cleaned, rf"[{chr(_PRIVATE)}-\x{{ffffd}}]", "\U0010fffd"
+            )
         cleaned = self._normalize(self._keep_whole(cleaned, normalized=False))
         cleaned = self._keep_whole(cleaned, normalized=True)
         cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
@@ -93,13 +110,17 @@ class Tokenizer(tf.Module):
                 sentences = tf.strings.regex_replace(sentences, pattern, stand_in)
         return sentences
 
-    def pack(self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
+    def pack(
+        self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False
+    ) -> dict[str, tf.Tensor]:
         """Return encoder inputs: rows of `[CLS] pieces[:max_seq_length - 2] [SEP]`.
 
-        Each is int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
-        Rows are padded to the longest one, or to `max_seq_length` (3 or more) if `pad_to_max`.
+        Each is int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding),
+        `input_type_ids` (all 0). Rows are padded to the longest one, or to `max_seq_length` (3 or
+        more) if `pad_to_max`.
         """
-        # Dense tensors need fewer operations than ragged ones, which matters for single sentences on a server.
+        # Dense tensors need fewer operations than ragged ones, which matters for single sentences
+        # on a server.
         limit = max_seq_length - 2
         lengths = tf.minimum(pieces.row_lengths(), limit)
         ids = pieces.to_tensor(default_value=self.pad_id, shape=[None, limit])
@@ -114,7 +135,9 @@ class Tokenizer(tf.Module):
             "input_type_ids": tf.zeros_like(ids),
         }
 
-    def __call__(self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
+    def __call__(
+        self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False
+    ) -> dict[str, tf.Tensor]:
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
 
 
@@ -141,7 +164,8 @@ def check_special_tokens(vocab: Collection[str], path: str | os.PathLike) -> Non
 def is_uncased(given: bool | None, vocab: list[str], folder: str) -> bool:
     """True if an encoder's text must be lower-cased.
 
-    A folder's name such as `uncased_L-12_H-768_A-12` decides; without one, `given` or, if None, the vocabulary decides.
+    A folder's name such as `uncased_L-12_H-768_A-12` decides; without one, `given` or, if None, the
+    vocabulary decides.
 
     Raises:
       ArgumentError: `given` contradicts the name, or is True although the vocabulary has capitals.
@@ -156,4 +180,8 @@ def is_uncased(given: bool | None, vocab: list[str], folder: str) -> bool:
 
 def has_capitals(vocab: list[str]) -> bool:
     """True if a word piece has capitals, so the vocabulary is cased."""
-    return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))
+    return any(
+        piece != piece.lower()
+        for piece in vocab
+        if not (piece.startswith("[") and piece.endswith("]"))
+    )

@@ -29,7 +29,8 @@ _Width = Annotated[int, msgspec.Meta(ge=1, le=2**17)]
 class BertConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A BERT's shape, activation and rates, by the names of `bert_config.json`."""
 
-    # The upper limits are far above all published models; without them, a wrong number would fill the memory.
+    # The upper limits are far above all published models; without them, a wrong number would fill
+    # the memory.
     vocab_size: Annotated[int, msgspec.Meta(ge=1, le=2**24)]
     hidden_size: _Width
     num_hidden_layers: Annotated[int, msgspec.Meta(ge=1, le=256)]
@@ -42,11 +43,15 @@ class BertConfig(msgspec.Struct, frozen=True, kw_only=True):
     attention_probs_dropout_prob: _Rate = 0.1
     initializer_range: _Rate = 0.02
     position_embedding_type: Literal["absolute"] = "absolute"
-    layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
+    layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = (
+        LAYER_NORM_EPS
+    )
 
     def __post_init__(self) -> None:
         if self.hidden_size % (heads := self.num_attention_heads):
-            raise ValueError(f"num_attention_heads: found {heads}, expected a divisor of hidden_size")
+            raise ValueError(
+                f"num_attention_heads: found {heads}, expected a divisor of hidden_size"
+            )
 
 
 class TextRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,17 +60,26 @@ class TextRules(msgspec.Struct, frozen=True, kw_only=True):
     do_lower_case: bool  # True if the vocabulary is uncased
     strip_accents: bool | None = None  # None for the same as `do_lower_case`
     tokenize_chinese_chars: bool = True  # True if each CJK character is a word
-    added_tokens: dict[str, bool] = {}  # tokens that stay whole -> True if they are looked for in lower-cased text
+    # tokens that stay whole -> True if they are looked for in lower-cased text
+    added_tokens: dict[str, bool] = {}
 
     @property
     def unlike_tf1(self) -> dict[str, Any]:
         """The rules that TF1's tokenizer does not have."""
-        tf1: dict[str, Any] = {"strip_accents": None, "tokenize_chinese_chars": True, "added_tokens": {}}
-        return {name: getattr(self, name) for name, rule in tf1.items() if getattr(self, name) != rule}
+        tf1: dict[str, Any] = {
+            "strip_accents": None,
+            "tokenize_chinese_chars": True,
+            "added_tokens": {},
+        }
+        return {
+            name: getattr(self, name) for name, rule in tf1.items() if getattr(self, name) != rule
+        }
 
     def with_origin(self, kind: str, **fields: Any) -> "EncoderRecord":
         """Return the record of another encoder with these rules."""
-        return EncoderRecord(kind=kind, do_lower_case=self.do_lower_case, **self.unlike_tf1, **fields)
+        return EncoderRecord(
+            kind=kind, do_lower_case=self.do_lower_case, **self.unlike_tf1, **fields
+        )
 
 
 class EncoderRecord(TextRules, frozen=True, kw_only=True):
@@ -118,13 +132,21 @@ class Pretrained:
 
     def __post_init__(self) -> None:
         if (found := self.config.vocab_size) != (pieces := len(self.vocab)):
-            raise UserError(f"vocab_size: found {found}, expected the {pieces} pieces of the vocabulary")
+            raise UserError(
+                f"vocab_size: found {found}, expected the {pieces} pieces of the vocabulary"
+            )
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of weights, vocabulary and text rules, equal for every format."""
-        heads, act, rules = self.config.num_attention_heads, self.config.hidden_act, self.record.unlike_tf1
-        digest = vocabulary_digest(self.vocab, self.record.do_lower_case, heads, act, *([rules] if rules else []))
+        heads, act, rules = (
+            self.config.num_attention_heads,
+            self.config.hidden_act,
+            self.record.unlike_tf1,
+        )
+        digest = vocabulary_digest(
+            self.vocab, self.record.do_lower_case, heads, act, *([rules] if rules else [])
+        )
         for name, value in sorted(self.weights.items()):
             # Hugging Face's files hold kernels transposed, so these rows are contiguous.
             rows = np.ascontiguousarray(value.T)
@@ -138,7 +160,9 @@ def vocabulary_digest(vocab: Sequence[str], *more: Any) -> "hashlib._Hash":
     return hashlib.sha256(msgspec.json.encode([_FINGERPRINT_VERSION, vocab, more]))
 
 
-def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
+def read_bert_config(
+    path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf"
+) -> BertConfig:
     """Read a `BertConfig`; raise `UserError` for unsupported values.
 
     Args:
@@ -147,7 +171,9 @@ def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, ge
     """
     found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
     fields = {(keys or {}).get(key, key): value for key, value in found.items()}
-    activations = {"gelu": gelu} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
+    activations = {"gelu": gelu} | dict.fromkeys(
+        ("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"
+    )
     with reading(path, "a BERT with absolute positions"):
         act = fields.get("hidden_act", "")
         fields["hidden_act"] = activations.get(act, act)
@@ -164,8 +190,12 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
 def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a BERT's variables by TF1 name."""
     width, inner = config.hidden_size, config.intermediate_size
-    attention = dict.fromkeys(("self/query", "self/key", "self/value", "output/dense"), (width, width))
-    layer: dict[str, tuple[int, ...]] = {f"attention/{part}": shape for part, shape in attention.items()}
+    attention = dict.fromkeys(
+        ("self/query", "self/key", "self/value", "output/dense"), (width, width)
+    )
+    layer: dict[str, tuple[int, ...]] = {
+        f"attention/{part}": shape for part, shape in attention.items()
+    }
     layer |= {"attention/output/LayerNorm": (width,), "intermediate/dense": (width, inner)}
     layer |= {"output/dense": (inner, width), "output/LayerNorm": (width,)}
     parts: dict[str, tuple[int, ...]] = {"embeddings/LayerNorm": (width,)}
@@ -184,16 +214,29 @@ def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def check_arrays(
-    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], source: str | os.PathLike, model: str
+    arrays: Mapping[str, np.ndarray],
+    shapes: Mapping[str, Sequence[int]],
+    source: str | os.PathLike,
+    model: str,
 ) -> None:
     """Raise `UserError` unless the arrays are finite and have these shapes."""
-    for problem, names in (("missing", shapes.keys() - arrays.keys()), ("unexpected", arrays.keys() - shapes.keys())):
+    for problem, names in (
+        ("missing", shapes.keys() - arrays.keys()),
+        ("unexpected", arrays.keys() - shapes.keys()),
+    ):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise UserError(f"{source}: variable {min(names)}{more}: {problem}, expected those of {model}")
+            raise UserError(
+                f"{source}: variable {min(names)}{more}: {problem}, expected those of {model}"
+            )
     for name, shape in shapes.items():
         array = arrays[name]
         if np.shape(array) != tuple(shape):
-            raise UserError(f"{source}: variable {name}: found shape {list(np.shape(array))}, expected {list(shape)}")
+            raise UserError(
+                f"{source}: variable {name}: found shape {list(np.shape(array))}, expected "
+                f"{list(shape)}"
+            )
         if not np.isfinite(array).all():
-            raise UserError(f"{source}: variable {name} holds NaN or infinity, expected finite numbers")
+            raise UserError(
+                f"{source}: variable {name} holds NaN or infinity, expected finite numbers"
+            )

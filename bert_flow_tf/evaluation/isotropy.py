@@ -1,8 +1,9 @@
 """Measures of how evenly embeddings use the directions of their space.
 
-Sources: Li et al. 2020, section 3, on the anisotropy of BERT's space; Mu and Viswanath, "All-but-the-top", ICLR 2018,
-https://arxiv.org/abs/1702.01417, for the ratio of partition functions; Roy and Vetterli, "The effective rank", EUSIPCO
-2007; Ethayarajh, EMNLP 2019, for the mean cosine.
+Sources: Li et al. 2020, section 3, on the anisotropy of BERT's space; Mu and Viswanath,
+"All-but-the-top", ICLR 2018, https://arxiv.org/abs/1702.01417, for the ratio of partition
+functions; Roy and Vetterli, "The effective rank", EUSIPCO 2007; Ethayarajh, EMNLP 2019, for the
+mean cosine.
 """
 
 import dataclasses
@@ -20,15 +21,18 @@ class Isotropy:
 
     Attributes:
       embeddings, channels: n and D.
-      constant_channels: number of channels that vary only by rounding, see `glow.embeddings.negligible_channels`.
+      constant_channels: number of channels that vary only by rounding, see
+        `glow.embeddings.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
       mean_share: the mean vector's share of the mean squared norm; near 0 when isotropic.
-      top_share, centred_top_share: the top singular vector's share of the mean squared norm, and of the variance;
-        1 / D when isotropic.
-      participation_ratio: (sum of variances)^2 / sum of squared variances, over principal directions; D when isotropic.
+      top_share, centred_top_share: the top singular vector's share of the mean squared norm, and of
+        the variance; 1 / D when isotropic.
+      participation_ratio: (sum of variances)^2 / sum of squared variances, over principal
+        directions; D when isotropic.
       effective_rank: exp of the entropy of the centred singular values' shares; D when isotropic.
-      partition_ratio: min Z(c) / max Z(c), in (0, 1], over the unit singular vectors c with both signs; Z(c) is the sum
-        of exp(c . x) over the embeddings x, scaled to a mean squared norm of 1; 1 when isotropic.
+      partition_ratio: min Z(c) / max Z(c), in (0, 1], over the unit singular vectors c with both
+        signs; Z(c) is the sum of exp(c . x) over the embeddings x, scaled to a mean squared norm of
+        1; 1 when isotropic.
       spectrum, centred_spectrum: singular values over sqrt(n), descending, [min(n, D)].
     """
 
@@ -52,10 +56,13 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 
     x = _checked(embeddings)
     n, mean = len(x), x.mean(axis=0)
-    # R of the QR decomposition has the same singular values and right vectors as x, and fewer rows, so SVD is faster.
+    # R of the QR decomposition has the same singular values and right vectors as x, and fewer rows,
+    # so SVD is faster.
     _, singular, directions = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
     spectrum = singular / np.sqrt(n)
-    centred_spectrum = np.linalg.svd(np.linalg.qr(x - mean, mode="r"), compute_uv=False) / np.sqrt(n)
+    centred_spectrum = np.linalg.svd(np.linalg.qr(x - mean, mode="r"), compute_uv=False) / np.sqrt(
+        n
+    )
     power, variance = spectrum**2, centred_spectrum**2
     # The squared norm of the sum of n unit vectors is n plus their cosines over all ordered pairs.
     total = (x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
@@ -93,11 +100,15 @@ class Change:
 
     def __str__(self) -> str:
         cosines = f"{self.before.mean_cosine:.3f} before, {self.after.mean_cosine:.3f} after"
-        return f"{self.before.embeddings:,} held-out sentences: mean cosine of random pairs {cosines}"
+        return (
+            f"{self.before.embeddings:,} held-out sentences: mean cosine of random pairs {cosines}"
+        )
 
 
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
     x = np.asarray(embeddings, np.float64)
     if len(x) < 2 or not (np.isfinite(x).all() and x.any(axis=1).all() and np.any(x != x[0])):
-        raise UserError(f"embeddings {list(x.shape)}: expected 2 or more, finite, not zero, not all the same")
+        raise UserError(
+            f"embeddings {list(x.shape)}: expected 2 or more, finite, not zero, not all the same"
+        )
     return x

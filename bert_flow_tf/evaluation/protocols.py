@@ -1,8 +1,8 @@
 """A task's scores by sub-set and over all sub-sets.
 
-SentEval and the paper (Li et al. 2020, section 4.1) average over sub-sets, weighted by size (`wmean`). Later work, from
-SimCSE on (Gao et al. 2021, appendix B), correlates all pairs of a task together (`all`). The two differ by several
-points, so every figure names its protocol.
+SentEval and the paper (Li et al. 2020, section 4.1) average over sub-sets, weighted by size
+(`wmean`). Later work, from SimCSE on (Gao et al. 2021, appendix B), correlates all pairs of a task
+together (`all`). The two differ by several points, so every figure names its protocol.
 """
 
 import os
@@ -19,7 +19,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import Count
 from bert_flow_tf.files.reading import parse_number, read_lines
 
-# Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7 apart.
+# Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7
+# apart.
 _ROUNDING = 1e-6
 
 
@@ -75,7 +76,10 @@ def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
 
     predictions, gold = _checked(predictions, gold, None)
     if set(gold) != {0, 1}:
-        raise UserError(f"AUC needs gold labels 0 and 1, found {', '.join(f'{x:g}' for x in np.unique(gold)[:5])}")
+        raise UserError(
+            "AUC needs gold labels 0 and 1, found "
+            f"{', '.join(f'{x:g}' for x in np.unique(gold)[:5])}"
+        )
     return float(metrics.roc_auc_score(gold, predictions))
 
 
@@ -87,33 +91,48 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str
     """Return the cosine of each pair of rows, float64 [n].
 
     Raises:
-      UserError: an embedding holds NaN or infinite values, or is zero; the message begins with `label`.
+      UserError: an embedding holds NaN or infinite values, or is zero; the message begins with
+        `label`.
     """
     a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
     for side, u in (("first", a), ("second", b)):
         bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
         if bad.any():
-            found = f"{bad.sum()} of the {len(u)} {side} sentences have embeddings that are zero or not finite"
+            found = (
+                f"{bad.sum()} of the {len(u)} {side} sentences have embeddings that are zero "
+                "or not finite"
+            )
             raise UserError(f"{label}: {found}; see pair {np.argmax(bad) + 1}")
-    # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are ties.
-    ab, aa, bb = (np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b)))
+    # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are
+    # ties.
+    ab, aa, bb = (
+        np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b))
+    )
     return ab / np.sqrt(aa * bb)
 
 
-def score_tasks(encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[ScoredTask]) -> dict[str, TaskScores]:
+def score_tasks(
+    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[ScoredTask]
+) -> dict[str, TaskScores]:
     """Return each task's scores by name.
 
-    `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once. Raises `UserError` if
-    it returns values that are not finite, or if a score is undefined.
+    `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once.
+    Raises `UserError` if it returns values that are not finite, or if a score is undefined.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
-    embeddings, rows = np.asarray(encode(distinct)), {sentence: row for row, sentence in enumerate(distinct)}
+    embeddings, rows = (
+        np.asarray(encode(distinct)),
+        {sentence: row for row, sentence in enumerate(distinct)},
+    )
     results = {}
     for task in tasks:
         logging.info("scoring %s", task.title)
         similarities = []
         for name, pairs in task.subsets.items():
-            a, b = (embeddings[[rows[one] for one in side]] for side in (pairs.sentences_a, pairs.sentences_b))
+            a, b = (
+                embeddings[[rows[one] for one in side]]
+                for side in (pairs.sentences_a, pairs.sentences_b)
+            )
             similarities.append(cosines(a, b, task.label(name)))
         results[task.name] = score_task(task, similarities)
     return results
@@ -122,20 +141,33 @@ def score_tasks(encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[Sc
 def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScores:
     """Return a task's scores from each sub-set's similarities."""
     subsets = {
-        name: SubsetScores(pairs=len(part), by_metric=score_pairs(values, part.labels, task.metric, task.label(name)))
+        name: SubsetScores(
+            pairs=len(part),
+            by_metric=score_pairs(values, part.labels, task.metric, task.label(name)),
+        )
         for (name, part), values in zip(task.subsets.items(), similarities, strict=True)
     }
-    all_values, gold = np.concatenate(similarities), np.concatenate([part.labels for part in task.subsets.values()])
-    scores = {name: {"all": one} for name, one in score_pairs(all_values, gold, task.metric, task.name).items()}
+    all_values, gold = (
+        np.concatenate(similarities),
+        np.concatenate([part.labels for part in task.subsets.values()]),
+    )
+    scores = {
+        name: {"all": one}
+        for name, one in score_pairs(all_values, gold, task.metric, task.name).items()
+    }
     for metric in scores if len(subsets) > 1 else ():
-        values, sizes = zip(*((subset.by_metric[metric], subset.pairs) for subset in subsets.values()), strict=True)
+        values, sizes = zip(
+            *((subset.by_metric[metric], subset.pairs) for subset in subsets.values()), strict=True
+        )
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
         scores[metric] = means | scores[metric]
     names = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
     return TaskScores(**names, pairs=len(gold), by_metric=scores, subsets=subsets)
 
 
-def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:
+def score_pairs(
+    similarities: np.ndarray, gold: np.ndarray, metric: str, label: str
+) -> dict[str, float]:
     """Return the scores of one set of pairs by metric."""
     if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
         found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
@@ -149,7 +181,9 @@ def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: 
 def read_predictions(path: str | os.PathLike) -> np.ndarray:
     """Read a file with one number per line, float64 [n]."""
     lines = read_lines(path, "a file of predictions")
-    return np.asarray([parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])
+    return np.asarray(
+        [parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)]
+    )
 
 
 def score_predictions(
@@ -158,7 +192,8 @@ def score_predictions(
     """Return "pearson", "spearman" and, for labels, "auc" of predictions [n].
 
     Raises:
-      UserError: gold scores are missing, the number of predictions differs, or a score is undefined.
+      UserError: gold scores are missing, the number of predictions differs, or a score is
+        undefined.
     """
     gold = tasks.gold_scores(task, glue_dir, split)
     scores = {"pearson": pearson(predictions, gold), "spearman": spearman(predictions, gold)}
@@ -171,12 +206,20 @@ def score_prediction_file(task: ScoredTask, path: str | os.PathLike) -> TaskScor
     return score_task(task, np.split(read_predictions(path), ends[:-1]))
 
 
-def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:
-    predictions, gold = (np.asarray(values, np.float64).reshape(-1) for values in (predictions, gold))
+def _checked(
+    predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None
+) -> tuple[np.ndarray, np.ndarray]:
+    predictions, gold = (
+        np.asarray(values, np.float64).reshape(-1) for values in (predictions, gold)
+    )
     if predictions.size != gold.size or gold.size < 2 or not np.isfinite(predictions + gold).all():
-        found = f"found {predictions.size} predictions, expected {gold.size}, as many as gold scores"
+        found = (
+            f"found {predictions.size} predictions, expected {gold.size}, as many as gold scores"
+        )
         raise UserError(f"{found}, and 2 or more, all of them finite")
     for name, values in (("prediction", predictions), ("gold score", gold)):
         if correlation and np.ptp(values) == 0:
-            raise UserError(f"{correlation} is undefined: all {values.size} {name}s are {values[0]:g}")
+            raise UserError(
+                f"{correlation} is undefined: all {values.size} {name}s are {values[0]:g}"
+            )
     return predictions, gold

@@ -18,7 +18,8 @@ def _normalized(x: np.ndarray) -> np.ndarray:
     return tf.nn.l2_normalize(x, axis=-1).numpy()
 
 
-# Embeddings [..., D] broadcast; distances are negated, so that a larger value always means more similar.
+# Embeddings [..., D] broadcast; distances are negated, so that a larger value always means more
+# similar.
 FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "cosine": lambda a, b: (_normalized(a) * _normalized(b)).sum(axis=-1),
     "dot": lambda a, b: (a * b).sum(axis=-1),
@@ -36,7 +37,9 @@ def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return tf.matmul(a, b, transpose_b=True).numpy()
 
 
-def embeddings_of(values: object, name: str, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+def embeddings_of(
+    values: object, name: str, encode: Callable[[list[str]], np.ndarray]
+) -> np.ndarray:
     """Return embeddings, float32 [n, D]: strings are encoded, arrays kept."""
     if isinstance(values, str):
         return encode([values])
@@ -47,16 +50,18 @@ def embeddings_of(values: object, name: str, encode: Callable[[list[str]], np.nd
         return encode(sentence_list(cast(Iterable[str], values), name))
     rows = rows.astype(np.float32)
     if rows.ndim != 2 or not rows.shape[1]:
-        raise UserError(f"{name}: found shape {list(given.shape)}, expected sentences or embeddings [n, D]")
+        raise UserError(
+            f"{name}: found shape {list(given.shape)}, expected sentences or embeddings [n, D]"
+        )
     return rows
 
 
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
     """Return embeddings [n, D] in one of `ENCODE_PRECISIONS`, as sentence-transformers.
 
-    `uint8` divides each channel's range over these rows into 255 steps, so compare these rows only with each other.
-    `ubinary` packs bits, 1 for numbers above 0, into uint8 [n, ceil(D / 8)], highest bit first. `int8` and `binary` are
-    `uint8` and `ubinary` minus 128.
+    `uint8` divides each channel's range over these rows into 255 steps, so compare these rows only
+    with each other. `ubinary` packs bits, 1 for numbers above 0, into uint8 [n, ceil(D / 8)],
+    highest bit first. `int8` and `binary` are `uint8` and `ubinary` minus 128.
     """
     if precision == "float32":
         return embeddings
@@ -65,5 +70,7 @@ def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
     else:
         low, high = embeddings.min(axis=0, initial=np.inf), embeddings.max(axis=0, initial=-np.inf)
         steps = (high - low) / 255
-        levels = np.clip(np.floor((embeddings - low) / np.where(steps == 0, 1, steps)), 0, 255).astype(np.uint8)
+        levels = np.clip(
+            np.floor((embeddings - low) / np.where(steps == 0, 1, steps)), 0, 255
+        ).astype(np.uint8)
     return levels if precision.startswith("u") else (levels.astype(np.int16) - 128).astype(np.int8)

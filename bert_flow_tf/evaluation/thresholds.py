@@ -12,18 +12,24 @@ _MOST_ROWS, _RESAMPLES = 4000, 200
 def check_enough(sentences: int, false_matches: float) -> None:
     """Raise `ArgumentError` if fewer than 10 pairs would exceed a threshold."""
     if not 0 < false_matches < 1:
-        raise ArgumentError(f"false_matches: found {false_matches}, expected a share above 0 and below 1")
+        raise ArgumentError(
+            f"false_matches: found {false_matches}, expected a share above 0 and below 1"
+        )
     n = min(sentences, _MOST_ROWS)
     if n * (n - 1) // 2 * false_matches < 10:
         expected = f"expected {int((20 / false_matches) ** 0.5) + 1:,} or more, or a larger share"
-        raise ArgumentError(f"false_matches: found {sentences:,} different sentences for {false_matches:g}, {expected}")
+        raise ArgumentError(
+            f"false_matches: found {sentences:,} different sentences for {false_matches:g}, "
+            f"{expected}"
+        )
 
 
 def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0) -> Threshold:
     """Return the cosine that the share `false_matches` of random pairs exceeds.
 
-    It bounds matches of unrelated sentences. It says nothing of near misses, such as two sentences that differ in a
-    number: only labelled pairs show how often those match. The interval is a bootstrap over sentences.
+    It bounds matches of unrelated sentences. It says nothing of near misses, such as two sentences
+    that differ in a number: only labelled pairs show how often those match. The interval is a
+    bootstrap over sentences.
 
     Args:
       embeddings: [n, D], of different sentences; of more than 4,000, random ones are used.
@@ -53,6 +59,10 @@ def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0
         above = np.searchsorted(np.cumsum(counts[rows] * counts[columns]), false_matches * pairs)
         return float(cosines[min(above, len(cosines) - 1)])
 
-    samples = [exceeded(np.bincount(rng.integers(n, size=n), minlength=n)) for _ in range(_RESAMPLES)]
+    samples = [
+        exceeded(np.bincount(rng.integers(n, size=n), minlength=n)) for _ in range(_RESAMPLES)
+    ]
     low, high = map(float, np.percentile(samples, [2.5, 97.5]))
-    return Threshold(false_matches=false_matches, cosine=exceeded(np.ones(n)), low=low, high=high, sentences=n)
+    return Threshold(
+        false_matches=false_matches, cosine=exceeded(np.ones(n)), low=low, high=high, sentences=n
+    )

@@ -1,7 +1,8 @@
 """Write files and folders whole or not at all.
 
-Three paths beside NAME are in use while it is written: the lock `.NAME.lock`, the new file or folder `.NAME.tmp` and,
-briefly, the old folder `.NAME.replaced`. If these are links, they are not followed.
+Three paths beside NAME are in use while it is written: the lock `.NAME.lock`, the new file or
+folder `.NAME.tmp` and, briefly, the old folder `.NAME.replaced`. If these are links, they are not
+followed.
 """
 
 import contextlib
@@ -53,15 +54,19 @@ def remove(path: pathlib.Path) -> None:
 def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     """Lock a file or folder against other processes and threads.
 
-    A thread may lock it again within the block. Before the block, restore the folder that a killed process was
-    replacing, and remove its temporary files. Create missing parent folders; remove them afterwards if they are empty.
+    A thread may lock it again within the block. Before the block, restore the folder that a killed
+    process was replacing, and remove its temporary files. Create missing parent folders; remove
+    them afterwards if they are empty.
 
     Raises:
       UserError: it is locked and `wait` is false, or its folder is not writable.
     """
     check_local(path, str(path))
     path = _resolve_parents(path)
-    missing_parents, file = [folder for folder in path.parents if not os.path.exists(folder)], _beside(path, "lock")
+    missing_parents, file = (
+        [folder for folder in path.parents if not os.path.exists(folder)],
+        _beside(path, "lock"),
+    )
     timeout, attempts = 0, 100
     while True:
         try:
@@ -74,7 +79,9 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
             break
         except Timeout as error:
             if not wait:
-                raise UserError(f"{path}: another process is using it; wait for it to end") from error
+                raise UserError(
+                    f"{path}: another process is using it; wait for it to end"
+                ) from error
             logging.info("Waiting for another process that is using %s", path)
             timeout = -1
         except OSError as error:
@@ -106,10 +113,13 @@ def write_atomically(path: str | os.PathLike, text: str) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: str | os.PathLike, *, wait: bool = False, is_folder: bool = False) -> Iterator[pathlib.Path]:
+def new_file(
+    path: str | os.PathLike, *, wait: bool = False, is_folder: bool = False
+) -> Iterator[pathlib.Path]:
     """Yield a temporary path; rename it to `path` if the block succeeds.
 
-    Replace an existing file or link; create parent folders. With `wait`, wait for another writer to finish.
+    Replace an existing file or link; create parent folders. With `wait`, wait for another writer to
+    finish.
 
     Raises:
       UserError: as `locked`, or the disk is full.
@@ -132,7 +142,9 @@ def new_folder(path: str | os.PathLike) -> contextlib.AbstractContextManager[pat
 
 
 @contextlib.contextmanager
-def new_output(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> Iterator[pathlib.Path]:
+def new_output(
+    path: str | os.PathLike, kind: FolderKind, *, overwrite: bool
+) -> Iterator[pathlib.Path]:
     """Yield a `new_folder` for a path that `output_folder` accepts."""
     with locked(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
         yield folder
@@ -144,18 +156,26 @@ def full_disk_as_error(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if getattr(error, "errno", None) in DISK_FULL_ERRNOS or any(text in str(error) for text in _FULL_TEXTS):
+        if getattr(error, "errno", None) in DISK_FULL_ERRNOS or any(
+            text in str(error) for text in _FULL_TEXTS
+        ):
             raise UserError(f"{path}: no space left on the disk, or a quota is reached") from error
         raise
 
 
-def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = None) -> pathlib.Path:
+def output_file(
+    path: str | os.PathLike, *, overwrite: bool, flag: str | None = None
+) -> pathlib.Path:
     """Return a file's path; raise `UserError` unless it is new or replaceable."""
     path, name = pathlib.Path(path), flag or path
     if path.exists() and not path.is_file():
-        raise UserError(f"{name}: found a {'folder' if path.is_dir() else 'device'}, expected a file's name")
+        raise UserError(
+            f"{name}: found a {'folder' if path.is_dir() else 'device'}, expected a file's name"
+        )
     if os.path.lexists(path) and not overwrite:
-        raise UserError(f"{name}: exists, expected a new file, or {'--overwrite' if flag else 'overwrite=True'}")
+        raise UserError(
+            f"{name}: exists, expected a new file, or {'--overwrite' if flag else 'overwrite=True'}"
+        )
     check_writable(path, flag)
     return path
 
@@ -169,13 +189,19 @@ def output_folder(
         if not path.is_dir():
             raise UserError(f"{name}: found a file, expected a folder's name")
         if not overwrite:
-            raise UserError(f"{name}: exists, expected a new folder, or {'--overwrite' if flag else 'overwrite=True'}")
+            raise UserError(
+                f"{name}: exists, expected a new folder, or "
+                f"{'--overwrite' if flag else 'overwrite=True'}"
+            )
         entries = sorted(entry.name for entry in path.iterdir() if not is_temporary(entry.name))
         if entries and not (kind.marker in entries and kind.is_marker(path / kind.marker)):
             raise UserError(f"{name}: holds no {kind.marker} of {kind.what}; choose another folder")
         for entry in entries:
             if not any(fnmatch.fnmatchcase(entry, pattern) for pattern in kind.names):
-                raise UserError(f"{name}: holds {entry}, which is not part of {kind.what}; choose another folder")
+                raise UserError(
+                    f"{name}: holds {entry}, which is not part of {kind.what}; choose another "
+                    "folder"
+                )
     check_writable(path, flag)
     return path
 

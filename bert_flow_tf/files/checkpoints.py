@@ -42,7 +42,8 @@ class Checkpoint:
 def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     """Return the prefix of a checkpoint, given as prefix, file or folder.
 
-    If a folder has several, prefer `bert_model.ckpt`, then the one named in TensorFlow's file `checkpoint`.
+    If a folder has several, prefer `bert_model.ckpt`, then the one named in TensorFlow's file
+    `checkpoint`.
 
     Raises:
       UserError: the folder has no checkpoint, or several without a preferred one.
@@ -50,14 +51,18 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     path = pathlib.Path(re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", os.fspath(checkpoint)))
     if not path.is_dir():
         if not pathlib.Path(f"{path}.index").is_file():
-            raise UserError(f"{path}: found no {path.name}.index, expected a folder or a checkpoint's prefix")
+            raise UserError(
+                f"{path}: found no {path.name}.index, expected a folder or a checkpoint's prefix"
+            )
         return path
     if (path / "bert_model.ckpt.index").is_file():
         return path / "bert_model.ckpt"
     found = sorted(file.with_suffix("") for file in path.glob("*.index"))
     latest = named_checkpoint(path) if len(found) > 1 else None
     if latest is None and len(found) != 1:
-        raise UserError(f"{path}: found {', '.join(one.name for one in found) or 'no checkpoint'}, expected one")
+        raise UserError(
+            f"{path}: found {', '.join(one.name for one in found) or 'no checkpoint'}, expected one"
+        )
     return pathlib.Path(latest or found[0])
 
 
@@ -72,11 +77,13 @@ def named_checkpoint(folder: pathlib.Path) -> str | None:
     return str(folder / found[1])
 
 
-def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
+def last_readable_checkpoint(
+    folder: pathlib.Path, name: str, kept: int, *, remove: bool
+) -> str | None:
     """Return the prefix of the last checkpoint `name-STEP`, or None.
 
-    If the last checkpoint is damaged, warn and return None. With `remove`, try earlier ones instead, delete all but the
-    last `kept`, and list these in TensorFlow's file `checkpoint`.
+    If the last checkpoint is damaged, warn and return None. With `remove`, try earlier ones
+    instead, delete all but the last `kept`, and list these in TensorFlow's file `checkpoint`.
     """
     numbers = (path.stem.removeprefix(f"{name}-") for path in folder.glob(f"{name}-*.index"))
     steps = sorted(int(number) for number in numbers if number.isdecimal())
@@ -98,7 +105,9 @@ def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remo
         paths = [str(prefix) for prefix in prefixes[-kept:]]
         # Without times, TensorFlow would forget all but the last checkpoint.
         times = [os.stat(f"{path}.index").st_mtime for path in paths]
-        train.update_checkpoint_state(str(folder), paths[-1], paths, all_model_checkpoint_timestamps=times)
+        train.update_checkpoint_state(
+            str(folder), paths[-1], paths, all_model_checkpoint_timestamps=times
+        )
     return str(prefixes[-1]) if prefixes else None
 
 

@@ -25,7 +25,9 @@ Write = Callable[[Sequence[str], np.ndarray], object]
 
 
 @contextlib.contextmanager
-def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
+def embedding_writer(
+    path: str | os.PathLike[str], *, file_format: str, width: int
+) -> Iterator[Write]:
     """Yield a function that appends sentences and embeddings [k, width].
 
     The file, or standard output if it is `-`, is written when the block succeeds.
@@ -63,10 +65,15 @@ def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
 def _parquet(name: pathlib.Path, width: int) -> Iterator[Write]:
     import pyarrow.parquet
 
-    schema = pyarrow.schema([("sentence", pyarrow.string()), (EMBEDDING, pyarrow.list_(pyarrow.float32(), width))])
+    schema = pyarrow.schema(
+        [("sentence", pyarrow.string()), (EMBEDDING, pyarrow.list_(pyarrow.float32(), width))]
+    )
 
     def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
-        columns = [pyarrow.array(sentences, pyarrow.string()), embedding_column(embeddings, "float32")]
+        columns = [
+            pyarrow.array(sentences, pyarrow.string()),
+            embedding_column(embeddings, "float32"),
+        ]
         writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
     with pyarrow.parquet.ParquetWriter(str(name), schema) as writer:

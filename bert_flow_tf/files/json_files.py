@@ -19,18 +19,27 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
-def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True) -> T:
+def read_json(
+    path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True
+) -> T:
     """Read a JSON file as `kind`, any type that msgspec decodes.
 
     Unknown keys are ignored. `expected` names the content in errors: "a run's configuration".
 
     Raises:
-      UserError: the file is not JSON of this type, or, if `versioned`, its `format_version` is not `FORMAT_VERSION`.
+      UserError: the file is not JSON of this type, or, if `versioned`, its `format_version` is not
+        `FORMAT_VERSION`.
     """
     with reading(path, expected):
         data = pathlib.Path(path).read_bytes()
-        if versioned and (version := msgspec.json.decode(data, type=dict).get("format_version")) != FORMAT_VERSION:
-            wanted = f"{FORMAT_VERSION}: {expected}; make it again with this version of bert_flow_tf"
+        if (
+            versioned
+            and (version := msgspec.json.decode(data, type=dict).get("format_version"))
+            != FORMAT_VERSION
+        ):
+            wanted = (
+                f"{FORMAT_VERSION}: {expected}; make it again with this version of bert_flow_tf"
+            )
             raise UserError(f"{path}: found format_version {version}, expected {wanted}")
         return msgspec.json.decode(data, type=kind)
 

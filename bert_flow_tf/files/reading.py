@@ -27,7 +27,9 @@ def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file, expected {expected}") from error
     except Exception as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+        reason = (
+            getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+        )
         raise UserError(f"{path}: cannot be read as {expected}: {reason[:300]}") from error
 
 
@@ -36,10 +38,14 @@ def read_text(path: str | os.PathLike, expected: str) -> str:
         return pathlib.Path(path).read_bytes().decode("utf-8-sig")
 
 
-def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keep_empty_end: bool = False) -> list[str]:
+def read_lines(
+    path: str | os.PathLike, expected: str = "a text file", *, keep_empty_end: bool = False
+) -> list[str]:
     """Return a UTF-8 file's lines without empty lines at the end."""
     text = read_text(path, expected)
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    lines = (
+        [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    )
     while lines and not lines[-1] and not keep_empty_end:
         lines.pop()
     return lines
@@ -62,7 +68,10 @@ def is_remote(path: str | os.PathLike) -> bool:
 def check_local(path: str | os.PathLike, name: str) -> None:
     """Raise `UserError`, starting with `name`, for addresses and non-UTF-8 names."""
     if is_remote(path):
-        raise UserError(f"{name}: found an address, expected a path in the file system, such as a mounted bucket")
+        raise UserError(
+            f"{name}: found an address, expected a path in the file system, such as a mounted "
+            "bucket"
+        )
     if re.search("[\ud800-\udfff]", os.fspath(path)):
         # TensorFlow and pyarrow could not write it, after all the work.
         raise UserError(f"{name}: found a name that is not UTF-8, expected UTF-8")

@@ -22,48 +22,95 @@ if TYPE_CHECKING:
     import pyarrow
 
 STDIN = "-"
-INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+INPUT_FORMATS = {
+    ".txt": "text",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+}
 INPUT_FORMATS |= dict.fromkeys((".ndjson", ".json"), "jsonl")
 SENTENCE = "sentence"
 # Streams are read in parts of this many sentences; each part is sorted by length.
 BLOCK_ROWS = 16384
 # A first row with one of these fields holds the column names.
-_HEADER_NAMES = {"sentence", "sentences", "text", "id", "index", "label", "score", "gold_label", "title", "content"}
+_HEADER_NAMES = {
+    "sentence",
+    "sentences",
+    "text",
+    "id",
+    "index",
+    "label",
+    "score",
+    "gold_label",
+    "title",
+    "content",
+}
 _HEADER_NAMES |= {f"{name}{i}" for name in ("sentence", "text", "question") for i in (1, 2)}
-_HEADER_NAMES |= {"premise", "hypothesis", "question", "query", "pair_id", "sentence_a", "sentence_b"}
+_HEADER_NAMES |= {
+    "premise",
+    "hypothesis",
+    "question",
+    "query",
+    "pair_id",
+    "sentence_a",
+    "sentence_b",
+}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # This many bytes are read at once; a row of CSV must not be longer.
 _BLOCK = 1 << 22
 
 
 def read_sentences(
-    path: AnyPath, *, file_format: str | None = None, columns: Sequence[str] | None = None, no_header: bool = False
+    path: AnyPath,
+    *,
+    file_format: str | None = None,
+    columns: Sequence[str] | None = None,
+    no_header: bool = False,
 ) -> Iterator[Any]:
     """Iterate over the sentences of a file.
 
-    With several `columns`, yield lists of strings, else strings. Text has one sentence per line, JSON lines one object.
-    The first row of TSV and CSV holds the column names; if `columns` are numbers, it is data unless a field is one of
-    `_HEADER_NAMES`. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`, and semicolons, tabs or bars
-    between its fields if the first row has no comma. Text is UTF-8, or UTF-16 with a byte order mark.
+    With several `columns`, yield lists of strings, else strings. Text has one sentence per line,
+    JSON lines one object. The first row of TSV and CSV holds the column names; if `columns` are
+    numbers, it is data unless a field is one of `_HEADER_NAMES`. Text and TSV have no quoting; CSV
+    has the syntax of `pyarrow.csv`, and semicolons, tabs or bars between its fields if the first
+    row has no comma. Text is UTF-8, or UTF-16 with a byte order mark.
 
     Args:
-      path: a file, perhaps compressed as `.gz`, an address that fsspec opens, or `-` for standard input.
-      file_format: a value of `INPUT_FORMATS`; None to infer it from the file's ending (standard input is text).
-      columns: column names, keys of JSON, or numbers from 1; None for `sentence`, the column of text.
+      path: a file, perhaps compressed as `.gz`, an address that fsspec opens, or `-` for standard
+        input.
+      file_format: a value of `INPUT_FORMATS`; None to infer it from the file's ending (standard
+        input is text).
+      columns: column names, keys of JSON, or numbers from 1; None for `sentence`, the column of
+        text.
       no_header: True if the first row of TSV or CSV is data.
 
     Raises:
-      UserError: the file is unreadable, or a row or column is invalid. The call itself checks only the first batch.
+      UserError: the file is unreadable, or a row or column is invalid. The call itself checks only
+        the first batch.
     """
-    names, file_format = columns or [SENTENCE], file_format or ("text" if str(path) == STDIN else input_format(path))
+    names, file_format = (
+        columns or [SENTENCE],
+        file_format or ("text" if str(path) == STDIN else input_format(path)),
+    )
     tables = _tables(path, file_format, names, [], no_header)
-    rows = (row for table in tables for row in zip(*(table[name].to_pylist() for name in names), strict=True))
+    rows = (
+        row
+        for table in tables
+        for row in zip(*(table[name].to_pylist() for name in names), strict=True)
+    )
     values = map(list, rows) if len(names) > 1 else (row[0] for row in rows)
     return itertools.chain(list(itertools.islice(values, 1)), values)
 
 
 def read_tables(
-    path: AnyPath, *, file_format: str, column: str | None, kept: Sequence[str], rows: int, no_header: bool = False
+    path: AnyPath,
+    *,
+    file_format: str,
+    column: str | None,
+    kept: Sequence[str],
+    rows: int,
+    no_header: bool = False,
 ) -> "Iterator[tuple[list[str], pyarrow.Table]]":
     """Yield up to `rows` sentences and a table of their `kept` columns."""
     pending = None
@@ -84,7 +131,9 @@ def joined(tables: Sequence["pyarrow.Table"]) -> "pyarrow.Table":
         return pyarrow.concat_tables(tables, promote_options="permissive")
     except pyarrow.ArrowException:
         fields = list(zip(*(table.schema for table in tables), strict=True))
-        texts = [one[0] if len(set(one)) == 1 else one[0].with_type(pyarrow.string()) for one in fields]
+        texts = [
+            one[0] if len(set(one)) == 1 else one[0].with_type(pyarrow.string()) for one in fields
+        ]
         return pyarrow.concat_tables([table.cast(pyarrow.schema(texts)) for table in tables])
 
 
@@ -106,7 +155,9 @@ def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str
     """Return the format of a file's ending; errors suggest the flag `option`."""
     ending = pathlib.Path(path).suffix.lower()
     if ending not in formats:
-        raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}")
+        raise UserError(
+            f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}"
+        )
     return formats[ending]
 
 
@@ -119,21 +170,30 @@ def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[st
     """Yield lists of up to `BLOCK_ROWS` strings; raise `UserError` for other values."""
     if hasattr(sentences, "columns"):
         column = str(next(iter(sentences)))
-        raise UserError(f"{name}: found a table, expected one of its columns, such as df[{column!r}]")
+        raise UserError(
+            f"{name}: found a table, expected one of its columns, such as df[{column!r}]"
+        )
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         found = f"{type(sentences).__name__} {sentences!r:.60}"
-        raise UserError(f"{name}: found {found}, expected strings in a list or another ordered iterable")
+        raise UserError(
+            f"{name}: found {found}, expected strings in a list or another ordered iterable"
+        )
     numbered = enumerate(sentences)
     while part := list(itertools.islice(numbered, BLOCK_ROWS)):
         for i, sentence in part:
             if not isinstance(sentence, str):
-                raise UserError(f"{name}[{i}]: found {type(sentence).__name__} {sentence!r:.60}, expected a string")
+                raise UserError(
+                    f"{name}[{i}]: found {type(sentence).__name__} {sentence!r:.60}, expected a "
+                    "string"
+                )
         block = [sentence for _, sentence in part]
         try:
             "".join(block).encode()
         except UnicodeEncodeError:
             i, sentence = next(one for one in part if re.search("[\ud800-\udfff]", one[1]))
-            raise UserError(f"{name}[{i}]: found {sentence!a:.60}, a text that is no Unicode, expected text") from None
+            raise UserError(
+                f"{name}[{i}]: found {sentence!a:.60}, a text that is no Unicode, expected text"
+            ) from None
         yield block
 
 
@@ -143,9 +203,15 @@ def _tables(
     """Yield tables of string columns and kept columns."""
     import pyarrow
 
-    name, wanted = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])]
+    name, wanted = (
+        "standard input" if str(path) == STDIN else str(path),
+        [*dict.fromkeys([*columns, *kept])],
+    )
     rows_before = 0
-    with reading(name, f"sentences in {file_format}"), io.BufferedReader(_open(path), _BLOCK) as stream:
+    with (
+        reading(name, f"sentences in {file_format}"),
+        io.BufferedReader(_open(path), _BLOCK) as stream,
+    ):
         if file_format != "parquet":
             stream = _utf8(stream)
         for arrays in _arrays(stream, name, file_format, columns, wanted, no_header):
@@ -154,10 +220,14 @@ def _tables(
             table.validate(full=True)
             for column in columns:
                 if str(table[column].type) not in ("string", "large_string"):
-                    raise UserError(f"{name}: {column}: found {table[column].type}, expected strings")
+                    raise UserError(
+                        f"{name}: {column}: found {table[column].type}, expected strings"
+                    )
                 if table[column].null_count:
                     row = rows_before + table[column].to_pylist().index(None) + 1
-                    raise UserError(f"{name}, row {row}: {column}: found no value, expected a string")
+                    raise UserError(
+                        f"{name}, row {row}: {column}: found no value, expected a string"
+                    )
             rows_before += len(table)
             yield table
 
@@ -171,7 +241,9 @@ def _open(path: AnyPath) -> Any:
         return open(path, "rb")
     import fsspec
 
-    return fsspec.open(str(path) if is_remote(path) else os.path.abspath(path), compression="infer").open()
+    return fsspec.open(
+        str(path) if is_remote(path) else os.path.abspath(path), compression="infer"
+    ).open()
 
 
 def _utf8(stream: io.BufferedReader) -> io.BufferedReader:
@@ -214,7 +286,9 @@ def _lines(stream: io.BufferedReader, path: str) -> Iterator[str]:
             yield text
         except UnicodeDecodeError as error:
             found = f"found the bytes {line[error.start : error.start + 4]!r}, which are not utf-8"
-            raise UserError(f"{path}, line {number}: {found}, expected UTF-8, or UTF-16 with a mark") from error
+            raise UserError(
+                f"{path}, line {number}: {found}, expected UTF-8, or UTF-16 with a mark"
+            ) from error
 
 
 def _json_rows(
@@ -227,7 +301,10 @@ def _json_rows(
             with reading(f"{path}, line {number}", "a JSON object"):
                 try:
                     found: dict[str, Any] = decoder.decode(line)
-                    row = [msgspec.json.decode(found[name]) if name in found else None for name in wanted]
+                    row = [
+                        msgspec.json.decode(found[name]) if name in found else None
+                        for name in wanted
+                    ]
                 except msgspec.DecodeError:
                     # Python's json writes NaN and lone surrogates, which are not JSON.
                     found = msgspec.convert(json.loads(line, strict=False), dict)
@@ -237,7 +314,9 @@ def _json_rows(
                 _names(f"{path}, line {number}", [*found], columns)
             for name, value in zip(wanted, row, strict=True):
                 if name in columns and not isinstance(value, str | None):
-                    raise UserError(f"{path}, line {number}: {name}: found {value!r:.40}, expected a string")
+                    raise UserError(
+                        f"{path}, line {number}: {name}: found {value!r:.40}, expected a string"
+                    )
             yield row
 
 
@@ -247,7 +326,10 @@ def _json_column(values: Sequence[Any]) -> "pyarrow.Array":
 
     with contextlib.suppress(pyarrow.ArrowException, OverflowError):
         return pyarrow.array(values)
-    texts = (value if isinstance(value, str | None) else msgspec.json.encode(value).decode() for value in values)
+    texts = (
+        value if isinstance(value, str | None) else msgspec.json.encode(value).decode()
+        for value in values
+    )
     return pyarrow.array(list(texts), pyarrow.string())
 
 
@@ -255,19 +337,34 @@ def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Return the columns' names; turn numbers into names of the first row."""
     numbered = {str(i): one for i, one in enumerate(first, 1)}
     names = [column if column in first else numbered.get(column, column) for column in wanted]
-    if repeated := [column for column in names if first.count(column) > 1 and column not in numbered]:
-        raise UserError(f"{path}: found the column {repeated[0]} {first.count(repeated[0])} times, expected it once")
+    if repeated := [
+        column for column in names if first.count(column) > 1 and column not in numbered
+    ]:
+        raise UserError(
+            f"{path}: found the column {repeated[0]} {first.count(repeated[0])} times, expected it "
+            "once"
+        )
     if missing := [column for column in names if column not in first]:
         found = ", ".join(first) + ("" if missing[0] == SENTENCE else f", not {missing[0]}")
-        likely = next((one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME")
-        option = {SENTENCE: f"--column {likely}", "sentence1": "--pair_columns (similarity: --columns)"}
+        likely = next(
+            (one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME"
+        )
+        option = {
+            SENTENCE: f"--column {likely}",
+            "sentence1": "--pair_columns (similarity: --columns)",
+        }
         hint = f"; choose with {option[missing[0]]}" if missing[0] in option else ""
         raise UserError(f"{path}: found the columns {found}{hint}{suggest(missing[0], first)}")
     return names
 
 
 def _arrays(
-    stream: io.BufferedReader, path: str, file_format: str, columns: Sequence[str], wanted: list[str], no_header: bool
+    stream: io.BufferedReader,
+    path: str,
+    file_format: str,
+    columns: Sequence[str],
+    wanted: list[str],
+    no_header: bool,
 ) -> Iterator[list["pyarrow.Array"]]:
     """Yield batches of the wanted columns."""
     import pyarrow.csv
@@ -279,7 +376,9 @@ def _arrays(
     first = [SENTENCE] if file_format == "text" else []
     if file_format == "parquet":
         # Parquet is read from its end, so a pipe must be read whole.
-        file = pyarrow.parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
+        file = pyarrow.parquet.ParquetFile(
+            stream if stream.seekable() else io.BytesIO(stream.read())
+        )
         first = file.schema_arrow.names
     elif file_format in ("tsv", "csv"):
         first, delimiter = _first_row(stream, file_format)
@@ -287,14 +386,21 @@ def _arrays(
             logging.warning('%s: found \\", but CSV doubles the quotes in a field', path)
         known = [one for one in first if one.strip().lower() in _HEADER_NAMES]
         if numbers and known and not no_header:
-            logging.warning("%s: the first row, with %s, is taken as column names; --no_header if not", path, known[0])
+            logging.warning(
+                "%s: the first row, with %s, is taken as column names; --no_header if not",
+                path,
+                known[0],
+            )
         no_header = no_header or (numbers and not known)
         if no_header and (missing := [column for column in wanted if int(column) > len(first)]):
             raise UserError(f"{path}: found {len(first)} columns, not {missing[0]}")
     if first and not no_header:
         names = _names(path, first, wanted)
     if file_format in ("text", "tsv"):
-        positions, is_quoted = [int(column) - 1 if no_header else first.index(column) for column in names], False
+        positions, is_quoted = (
+            [int(column) - 1 if no_header else first.index(column) for column in names],
+            False,
+        )
         rows = (line.split("\t" if file_format == "tsv" else "\n") for line in _lines(stream, path))
         if len(first) > 1:
             # As in CSV, an empty line is no row; where a row is one text, it is an empty one.
@@ -302,13 +408,22 @@ def _arrays(
         if file_format == "tsv" and not no_header:
             next(rows, None)
         while chunk := list(itertools.islice(rows, BLOCK_ROWS)):
-            cells = itertools.chain.from_iterable(chunk) if file_format == "tsv" and not is_quoted else ()
+            cells = (
+                itertools.chain.from_iterable(chunk)
+                if file_format == "tsv" and not is_quoted
+                else ()
+            )
             if quoted := next(filter(_is_quoted, cells), None):
                 is_quoted, advice = True, "TSV has no quotes: --input_format csv reads it"
                 logging.warning("%s: %.40s looks quoted, but %s", path, quoted, advice)
             if short := ["\t".join(row) for row in chunk if len(row) <= max(positions)]:
-                raise ValueError(f"found the line {short[0]!r:.60}, expected {max(positions) + 1} or more fields")
-            yield [pyarrow.array([row[position] for row in chunk], pyarrow.string()) for position in positions]
+                raise ValueError(
+                    f"found the line {short[0]!r:.60}, expected {max(positions) + 1} or more fields"
+                )
+            yield [
+                pyarrow.array([row[position] for row in chunk], pyarrow.string())
+                for position in positions
+            ]
         return
     if file_format == "jsonl":
         objects = _json_rows(stream, path, columns, wanted)
@@ -322,7 +437,9 @@ def _arrays(
         texts = dict.fromkeys(names, pyarrow.string())
         batches = pyarrow.csv.open_csv(
             stream,
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=no_header),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK, autogenerate_column_names=no_header
+            ),
             pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
         )
@@ -330,7 +447,10 @@ def _arrays(
         arrays = []
         for column, name in zip(wanted, names, strict=True):
             one = batch.column(name)
-            # Parquet may store texts as categories, views or bytes; a kept column of bytes may hold anything.
-            kinds = "dictionary<values=.*string|string_view" + "|(large_)?binary" * (column in columns)
+            # Parquet may store texts as categories, views or bytes; a kept column of bytes may hold
+            # anything.
+            kinds = "dictionary<values=.*string|string_view" + "|(large_)?binary" * (
+                column in columns
+            )
             arrays.append(one.cast(pyarrow.string()) if re.match(kinds, str(one.type)) else one)
         yield arrays

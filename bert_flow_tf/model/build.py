@@ -43,7 +43,9 @@ def build_model(
     encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
     length, limit = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
     if not 3 <= length <= limit:
-        raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {limit}, the limit of {source.bert_hub}")
+        raise ArgumentError(
+            f"max_seq_length: found {length}, expected 3 to {limit}, the limit of {source.bert_hub}"
+        )
     try:
         flow: Calibration | None = None
         if model.flow is not None:
@@ -51,7 +53,9 @@ def build_model(
             flow = AffineMap(size) if config is None else Glow(config, size, seed=seed)
     except ValueError as error:
         raise ArgumentError(f"flow_model_config: {error}") from error
-    return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=model.low_dim, losses=losses, seed=seed)
+    return SiameseBertFlow(
+        encoder, flow, num_labels=num_labels, low_dim=model.low_dim, losses=losses, seed=seed
+    )
 
 
 def checkpoint_parts(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
@@ -87,8 +91,12 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
     if flow is None:
         parts.pop("flow", None)
     elif model.flow is not None and model.flow.config != flow.config:
-        found, expected = (config and config.to_dict() for config in (flow.config, model.flow.config))
-        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected {expected}")
+        found, expected = (
+            config and config.to_dict() for config in (flow.config, model.flow.config)
+        )
+        raise ArgumentError(
+            f"init_checkpoint={prefix}: found a flow of {found}, expected {expected}"
+        )
     if not run.num_labels:
         parts.pop("output_weights", None)
     restore(parts, prefix)
@@ -106,7 +114,9 @@ def assign_tf1_parts(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> l
         assigned.append("flow")
     if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in stored.shapes:
         arrays = stored.read([TF1_OUTPUT_WEIGHTS])
-        check_arrays(arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights.shape}, checkpoint, "the classifier")
+        check_arrays(
+            arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights.shape}, checkpoint, "the classifier"
+        )
         model.output_weights.assign(arrays[TF1_OUTPUT_WEIGHTS])
         assigned.append("output_weights")
     return assigned

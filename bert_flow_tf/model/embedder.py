@@ -34,7 +34,10 @@ Self = TypeVar("Self", bound="Embedder")
 def warn_if_harmful(action: str, flow: Flow | None) -> None:
     """Warn if the last verdict about a calibration was "harms"."""
     if flow is not None and flow.verdict is not None and flow.verdict.claim == "harms":
-        warnings.warn(f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is", stacklevel=3)
+        warnings.warn(
+            f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is",
+            stacklevel=3,
+        )
 
 
 class Embedder:
@@ -46,8 +49,9 @@ class Embedder:
       source: the encoder's files.
       record: description of encoder, pooling, length, flow and training; also an attribute.
       encoder_trained: True if training has changed the encoder's weights since `source`.
-      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of compute
-        capability 8.0 or more and on CPUs with AMX. `save` and `export` write float32.
+      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster
+        on GPUs of compute capability 8.0 or more and on CPUs with AMX. `save` and `export` write
+        float32.
 
     Attributes:
       embedding_size: width of the embeddings.
@@ -66,12 +70,17 @@ class Embedder:
     ) -> None:
         # np.dtype("float32") equals its name, but cannot be written as JSON.
         if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
+            raise ArgumentError(
+                f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}"
+            )
         self.source, self.encoder_trained, self.dtype = source, encoder_trained, dtype
         self.sentence_embedding_type, self._max_seq_length = record.pooling, record.max_seq_length
         self.tokenizer, self.encoder = source.tokenizer(), encoder
         self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
-        self.prompts, self.default_prompt_name = source.record.prompts, source.record.default_prompt_name
+        self.prompts, self.default_prompt_name = (
+            source.record.prompts,
+            source.record.default_prompt_name,
+        )
         self.similarity_fn_name: str = source.record.similarity_fn_name
         self.low_dim = record.low_dim
         self.embedding_size = self.low_dim if self.low_dim > 0 else encoder.embedding_size
@@ -84,14 +93,17 @@ class Embedder:
     def _make_batchers(self) -> None:
         flow = self.flow
         folded = None if flow is None else flow.folded()
-        batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
+        batcher = functools.partial(
+            SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length
+        )
         self._embedding_batcher = batcher(
             lambda tokens: self.embed_tokens(tokens, folded),
             shape=[self.embedding_size],
             encode_few=lambda tokens: self.embed_tokens(tokens, folded, few=True),
         )
         self._log_prob_batcher = batcher(
-            lambda tokens: self.require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)), shape=[]
+            lambda tokens: self.require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)),
+            shape=[],
         )
 
     @property
@@ -103,7 +115,9 @@ class Embedder:
     def max_seq_length(self, value: int) -> None:
         largest = self.encoder.max_seq_length or sys.maxsize
         if isinstance(value, bool) or not isinstance(value, int) or not 3 <= value <= largest:
-            raise ArgumentError(f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}")
+            raise ArgumentError(
+                f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}"
+            )
         self._max_seq_length = value
         self.record = msgspec.structs.replace(self.record, max_seq_length=value)
         self._make_batchers()
@@ -124,15 +138,30 @@ class Embedder:
         """Return the parts that `pickle` and `copy.deepcopy` need, with weights as arrays."""
         pretrained = self.source.pretrained
         if not isinstance(pretrained, Pretrained):
-            raise TypeError(f"{self.source.bert_hub}: found a SavedModel that is no BERT, which cannot be pickled")
+            raise TypeError(
+                f"{self.source.bert_hub}: found a SavedModel that is no BERT, which cannot be "
+                "pickled"
+            )
         weights = {name: np.array(value) for name, value in pretrained.weights.items()}
-        source = dataclasses.replace(self.source, pretrained=dataclasses.replace(pretrained, weights=weights))
+        source = dataclasses.replace(
+            self.source, pretrained=dataclasses.replace(pretrained, weights=weights)
+        )
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         flow = {} if self.flow is None else self.flow.variables_by_path
-        arrays = [{name: variable.numpy() for name, variable in one.items()} for one in (encoder, flow)]
+        arrays = [
+            {name: variable.numpy() for name, variable in one.items()} for one in (encoder, flow)
+        ]
         names = ("_prompts", "default_prompt_name", "_similarity_fn_name", "history_")
         kept = {name: self.__dict__[name] for name in names if name in self.__dict__}
-        return _unpickled, (type(self), source, self.record, arrays, self.encoder_trained, self.dtype, kept)
+        return _unpickled, (
+            type(self),
+            source,
+            self.record,
+            arrays,
+            self.encoder_trained,
+            self.dtype,
+            kept,
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -140,13 +169,25 @@ class Embedder:
         return self._fingerprint(self.flow, self.low_dim)
 
     def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
-        description = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
+        description = [
+            self.source.fingerprint,
+            self.sentence_embedding_type,
+            self.max_seq_length,
+            low_dim,
+            self.dtype,
+        ]
         config = None if flow is None or self.record.flow is None else self.record.flow.config
-        digest = hashlib.sha256(msgspec.json.encode([*description, config, *filter(None, [self._prompt()])]))
+        digest = hashlib.sha256(
+            msgspec.json.encode([*description, config, *filter(None, [self._prompt()])])
+        )
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         for variables in (encoder, {} if flow is None else flow.variables_by_path):
-            for name, array in sorted((name, variable.numpy()) for name, variable in variables.items()):
-                digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes())
+            for name, array in sorted(
+                (name, variable.numpy()) for name, variable in variables.items()
+            ):
+                digest.update(
+                    f"{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes()
+                )
         return digest.hexdigest()
 
     def embed_tokens(
@@ -157,7 +198,11 @@ class Embedder:
         if flow is None:
             return reduce_dimension(u, self.low_dim)
         # A user may assign the flow's variables after they were folded.
-        z = tf.cond(folded.is_current(), lambda: folded(u), lambda: flow.forward(u)) if folded else flow.forward(u)
+        z = (
+            tf.cond(folded.is_current(), lambda: folded(u), lambda: flow.forward(u))
+            if folded
+            else flow.forward(u)
+        )
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
@@ -172,7 +217,11 @@ class Embedder:
     def normalizes(self) -> bool:
         """True for an encoder's own pooling and module `Normalize`, without a flow."""
         record = self.source.record
-        return self.flow is None and record.normalize and record.pooling == self.sentence_embedding_type
+        return (
+            self.flow is None
+            and record.normalize
+            and record.pooling == self.sentence_embedding_type
+        )
 
     def _prompt(self, name: str | None = None) -> str:
         """Return the prompt of a name, by default of `default_prompt_name`."""
@@ -187,14 +236,16 @@ class Embedder:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        Memory holds one list at a time. Without `normalize_embeddings`, the encoder's own setting holds. Raises
-        `UserError` as `encode` does.
+        Memory holds one list at a time. Without `normalize_embeddings`, the encoder's own setting
+        holds. Raises `UserError` as `encode` does.
         """
         normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
         run, prompt = self._embedding_batcher.encode_blocks, self._prompt()
         if prompt:
             sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
-        for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
+        for part, embeddings in run(
+            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
+        ):
             found = tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalizes else embeddings
             yield [one[len(prompt) :] for one in part], found
 
@@ -209,9 +260,15 @@ class Embedder:
         with stream.CutTexts(self.max_seq_length) as cuts:
             pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length, cuts)
         if dropout_seed is None:
-            return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length, label=label)
-        batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed)
-        return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
+            return stream.embed(
+                self.cast_encoder, self.tokenizer, pieces, self.max_seq_length, label=label
+            )
+        batcher = stream.dropout_batcher(
+            self.cast_encoder, self.tokenizer, self.max_seq_length, seed=dropout_seed
+        )
+        return batcher.encode_pieces(
+            pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None
+        )
 
     def reduce(self, z: np.ndarray) -> np.ndarray:
         """Average the channels of [n, D] as `low_dim` says."""
@@ -241,10 +298,20 @@ def _unpickled(
 ) -> Any:
     """Return the model of `Embedder.__reduce__`."""
     model = build_model(source, record)
-    variables = model.encoder.variables_by_name, {} if model.flow is None else model.flow.variables_by_path
+    variables = (
+        model.encoder.variables_by_name,
+        {} if model.flow is None else model.flow.variables_by_path,
+    )
     for by_name, values in zip(variables, arrays, strict=True):
         for name, value in values.items():
             by_name[name].assign(value)
-    made = kind(model.encoder, model.flow, source, record=record, encoder_trained=encoder_trained, dtype=dtype)
+    made = kind(
+        model.encoder,
+        model.flow,
+        source,
+        record=record,
+        encoder_trained=encoder_trained,
+        dtype=dtype,
+    )
     made.__dict__.update(kept)
     return made

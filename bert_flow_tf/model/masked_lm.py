@@ -15,8 +15,9 @@ NOT_PREDICTED = -1  # label of positions that are not predicted
 class MaskedLanguageModel(tf_keras.Model):
     """Predict the word pieces at masked positions (Devlin et al. 2019).
 
-    The head is tf-models' `MaskedLM`. It maps the last layer's states at the predicted positions by a dense layer, an
-    activation, a layer norm, and a product with the encoder's word embeddings plus a bias.
+    The head is tf-models' `MaskedLM`. It maps the last layer's states at the predicted positions by
+    a dense layer, an activation, a layer norm, and a product with the encoder's word embeddings
+    plus a bias.
 
     Inputs are `SentenceEncoder`'s; labels are int32 [n, t]: ids of word pieces, or `NOT_PREDICTED`.
 
@@ -27,7 +28,12 @@ class MaskedLanguageModel(tf_keras.Model):
     """
 
     def __init__(
-        self, encoder: SentenceEncoder, *, activation: Any, initializer_range: float = 0.02, seed: int = 1234
+        self,
+        encoder: SentenceEncoder,
+        *,
+        activation: Any,
+        initializer_range: float = 0.02,
+        seed: int = 1234,
     ) -> None:
         super().__init__(name="masked_language_model")
         # Every replica logs values of the global batch, which Keras must not sum.
@@ -42,7 +48,8 @@ class MaskedLanguageModel(tf_keras.Model):
         width = encoder.hidden_size
         initial = tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed)
         self.head: Any = masked_lm.MaskedLM(table, activation, initial, name="cls/predictions")
-        # Build the head here, so that its variables can be restored. Weight decay depends on their names, as in TF1.
+        # Build the head here, so that its variables can be restored. Weight decay depends on their
+        # names, as in TF1.
         with tf.name_scope(self.head.name):
             self.head.build([None, None, width])
             # The word embeddings may be narrower than the states.
@@ -62,13 +69,18 @@ class MaskedLanguageModel(tf_keras.Model):
         super().compile(optimizer=optimizer, **kwargs)
         optimizer.build(self.learned_variables)
 
-    def token_losses(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def token_losses(
+        self, inputs: dict[str, tf.Tensor], labels: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
         """Return the cross-entropy of each predicted position, float32 [m], in nats."""
         states = self.encoder.token_states(inputs, training=training, dropout_seed=self._seed)
         labels = tf.reshape(labels, [-1])
         positions = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
-        # Sentences have different numbers of predictions, so pass the batch to the head as one long sentence.
-        logits = self.head(tf.reshape(states, [1, -1, self.encoder.hidden_size]), positions[tf.newaxis])[0]
+        # Sentences have different numbers of predictions, so pass the batch to the head as one long
+        # sentence.
+        logits = self.head(
+            tf.reshape(states, [1, -1, self.encoder.hidden_size]), positions[tf.newaxis]
+        )[0]
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, positions), logits)
 
     @tf.autograph.experimental.do_not_convert
@@ -78,9 +90,13 @@ class MaskedLanguageModel(tf_keras.Model):
         norm = apply_clipped(self.optimizer, gradients, self.learned_variables)
         return {"loss": replica_sum(loss), "grad_norm": norm}
 
-    def loss_and_gradients(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def loss_and_gradients(
+        self, inputs: dict[str, tf.Tensor], labels: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return this replica's part of the global mean loss, and its gradients."""
         predicted = replica_sum(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(predicted, 1.0)
+            loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(
+                predicted, 1.0
+            )
         return loss, tape.gradient(loss, self.learned_variables)

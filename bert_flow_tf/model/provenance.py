@@ -17,25 +17,37 @@ def absolute_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Return `resolve_encoder`'s arguments with absolute paths."""
 
     def is_path(value: Setting) -> bool:
-        return isinstance(value, str) and (os.path.exists(value) or os.path.exists(f"{value}.index"))
+        return isinstance(value, str) and (
+            os.path.exists(value) or os.path.exists(f"{value}.index")
+        )
 
-    return {name: os.path.abspath(str(value)) if is_path(value) else value for name, value in flags.items()}
+    return {
+        name: os.path.abspath(str(value)) if is_path(value) else value
+        for name, value in flags.items()
+    }
 
 
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
     """Return an encoder's record; `flags` are arguments of `resolve_encoder`."""
-    checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
+    checkpoint, config_file = (
+        str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file")
+    )
     if (earlier := _recorded_model(checkpoint)) is not None:
         return msgspec.structs.replace(earlier.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
-    # A checkpoint beside its configuration counts as published; the training of other checkpoints is unknown.
-    published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
+    # A checkpoint beside its configuration counts as published; the training of other checkpoints
+    # is unknown.
+    published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(
+        handle
+    )
     fine_tuning = None if published else Training()
     if published and source.record.started_from is not None:
         # `convert --run` or `pretrain` wrote the folder.
         fine_tuning = source.record.training or Training()
     name, digest = encoder_name(handle, source.preprocess_hub), source.fingerprint
-    return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
+    return Encoder(
+        name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning
+    )
 
 
 def _recorded_model(checkpoint: str | None) -> Model | None:

@@ -1,7 +1,8 @@
 """Save and load models.
 
-A saved model has the encoder folder `encoder`, which transformers opens, and three files: `flow.npz` has the flow's
-variables by path, `bert_flow.json` the configuration, `README.md` the model card.
+A saved model has the encoder folder `encoder`, which transformers opens, and three files:
+`flow.npz` has the flow's variables by path, `bert_flow.json` the configuration, `README.md` the
+model card.
 """
 
 import os
@@ -47,20 +48,29 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
     """Return a model's or run's folder; download a name from Hugging Face."""
     name, folder = os.fspath(path), pathlib.Path(path)
     if not os.path.lexists(name) and is_model_name(name):
-        folder = downloaded_model(name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*")))
+        folder = downloaded_model(
+            name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*"))
+        )
     if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
         expected = "expected a saved model or a run (an encoder's argument is bert_hub)"
-        raise UserError(f"{name}: found neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
+        raise UserError(
+            f"{name}: found neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}"
+        )
     return folder
 
 
-def save(bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+def save(
+    bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = False
+) -> pathlib.Path:
     """Write a model's folder, or nothing after an error; return its path."""
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         if bert_flow.flow is not None:
-            np.savez(folder / FLOW_FILE, **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()})
+            np.savez(
+                folder / FLOW_FILE,
+                **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()},
+            )
         names = ("embedding_size", "prompts", "default_prompt_name", "similarity_fn_name")
         fields: Any = {name: getattr(bert_flow, name) for name in names}
         fields |= {"made_by": made_by("save"), "model": _record(bert_flow, fingerprint)}
@@ -85,7 +95,8 @@ def _write_encoder(bert_flow: "Embedder", folder: pathlib.Path) -> str:
     bert = bert_flow.encoder.read_pretrained(
         source.record.with_origin(
             "saved model",
-            normalize=source.record.normalize and source.record.pooling == bert_flow.sentence_embedding_type,
+            normalize=source.record.normalize
+            and source.record.pooling == bert_flow.sentence_embedding_type,
             prompts=bert_flow.prompts,
             default_prompt_name=bert_flow.default_prompt_name,
             similarity_fn_name=bert_flow.similarity_fn_name,
@@ -101,7 +112,8 @@ def _write_encoder(bert_flow: "Embedder", folder: pathlib.Path) -> str:
 def push_to_hub(bert_flow: "Embedder", repo_id: str, **options: Any) -> str:
     """Upload `save`'s folder to the Hugging Face Hub; return the commit's URL.
 
-    `options` are passed to `huggingface_hub.ModelHubMixin.push_to_hub`: `private`, `token`, `commit_message`, …
+    `options` are passed to `huggingface_hub.ModelHubMixin.push_to_hub`: `private`, `token`,
+    `commit_message`, …
     """
     # Importing huggingface_hub takes half a second.
     from huggingface_hub import ModelHubMixin
@@ -120,14 +132,28 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
     from huggingface_hub import ModelCard, ModelCardData
 
     model, flow, trainings = config.model, config.model.flow, {}
-    for part, training in (("encoder", model.encoder.fine_tuning), ("flow", flow.training if flow else None)):
+    for part, training in (
+        ("encoder", model.encoder.fine_tuning),
+        ("flow", flow.training if flow else None),
+    ):
         if training is not None:
-            rows = {"task": training.task, "pairs": training.pairs, **training.settings, "seed": training.seed}
-            trainings[part] = {setting: value for setting, value in rows.items() if value is not None}
+            rows = {
+                "task": training.task,
+                "pairs": training.pairs,
+                **training.settings,
+                "seed": training.seed,
+            }
+            trainings[part] = {
+                setting: value for setting, value in rows.items() if value is not None
+            }
     values: Any = {"name": name, "config": config, "model": model, "flow": flow and flow.config}
-    data = ModelCardData(library_name="bert-flow-tf", pipeline_tag="sentence-similarity", tags=_TAGS)
+    data = ModelCardData(
+        library_name="bert-flow-tf", pipeline_tag="sentence-similarity", tags=_TAGS
+    )
     template = str(pathlib.Path(__file__).with_name("card.md"))
-    return ModelCard.from_template(data, template_path=template, trainings=trainings, **values).content
+    return ModelCard.from_template(
+        data, template_path=template, trainings=trainings, **values
+    ).content
 
 
 def _record(bert_flow: "Embedder", fingerprint: str) -> Model:
@@ -149,7 +175,9 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", "EncoderSource", S
     from bert_flow_tf.model.build import build_model
 
     path = pathlib.Path(path)
-    config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
+    config = read_json(
+        path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration"
+    )
     # Use an absolute path, because a relative one may equal a name such as `demo`.
     folder, fingerprint = str(path.resolve() / ENCODER), str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
@@ -159,7 +187,9 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", "EncoderSource", S
         with reading(path / FLOW_FILE, "the flow's arrays"):
             arrays = dict(np.load(path / FLOW_FILE))
         variables = model.flow.variables_by_path
-        check_arrays(arrays, {name: v.shape for name, v in variables.items()}, path / FLOW_FILE, "the flow")
+        check_arrays(
+            arrays, {name: v.shape for name, v in variables.items()}, path / FLOW_FILE, "the flow"
+        )
         for name, variable in variables.items():
             variable.assign(arrays[name])
     return model, source, config

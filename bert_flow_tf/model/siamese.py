@@ -15,7 +15,8 @@ from glow.optimizer import apply_clipped
 def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
     """Average neighbouring channels of [n, D] to [n, low_dim], like the original.
 
-    Reshape to [n, low_dim, D / low_dim] and average the last axis. Change nothing if `low_dim` is not positive.
+    Reshape to [n, low_dim, D / low_dim] and average the last axis. Change nothing if `low_dim` is
+    not positive.
     """
     if low_dim <= 0:
         return embedding
@@ -26,7 +27,9 @@ def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
 def check_low_dim(low_dim: int, embedding_size: int) -> None:
     """Raise `ArgumentError` unless `low_dim` divides the embedding size."""
     if low_dim > 0 and embedding_size % low_dim:
-        raise ArgumentError(f"low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}")
+        raise ArgumentError(
+            f"low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}"
+        )
 
 
 def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
@@ -36,20 +39,26 @@ def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 def replica_sum(value: tf.Tensor) -> tf.Tensor:
     """Return the sum over all replicas."""
     replicas = tf.distribute.get_replica_context()
-    return value if replicas.num_replicas_in_sync == 1 else replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    return (
+        value
+        if replicas.num_replicas_in_sync == 1
+        else replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    )
 
 
 class SiameseBertFlow(tf_keras.Model):
     """Embed pairs by one encoder and flow (Li et al. 2020).
 
-    Inputs are a dictionary with either `SentenceEncoder`'s token tensors, int32 [n, 2, t], and `occurrence`, int64
-    [n, 2]; or `embedding`, float32 [n, 2, D], from a frozen encoder. Labels are float32 [n] in [0, 1] for regression,
-    else int32 [n] class ids. If `losses.num_examples` > 0, labels of -1 or less are missing.
+    Inputs are a dictionary with either `SentenceEncoder`'s token tensors, int32 [n, 2, t], and
+    `occurrence`, int64 [n, 2]; or `embedding`, float32 [n, 2, D], from a frozen encoder. Labels are
+    float32 [n] in [0, 1] for regression, else int32 [n] class ids. If `losses.num_examples` > 0,
+    labels of -1 or less are missing.
 
     Args:
       num_labels: number of classes; None for regression on cosine similarity.
       low_dim: embedding size after `reduce_dimension`; not positive for all channels.
-      losses: settings of the losses; by default, all pairs have a supervised loss, and the flow has none.
+      losses: settings of the losses; by default, all pairs have a supervised loss, and the flow has
+        none.
       seed: seed of the classifier's initial values and of the encoder's dropout.
     """
 
@@ -83,11 +92,19 @@ class SiameseBertFlow(tf_keras.Model):
         """The supervised loss's variables, without a flow that has its own loss."""
         classifier = [] if self.output_weights is None else [self.output_weights]
         with_flow = self.flow is not None and not self.loss_settings.flow_loss
-        return [*self.encoder.pooled_variables, *classifier, *(self.flow.trainable_variables if with_flow else ())]
+        return [
+            *self.encoder.pooled_variables,
+            *classifier,
+            *(self.flow.trainable_variables if with_flow else ()),
+        ]
 
     @property
     def flow_variables(self) -> list[tf.Variable]:
-        return list(self.flow.trainable_variables) if self.flow is not None and self.loss_settings.flow_loss else []
+        return (
+            list(self.flow.trainable_variables)
+            if self.flow is not None and self.loss_settings.flow_loss
+            else []
+        )
 
     def compile(self, optimizer: Any, flow_optimizer: Any = None, **kwargs: Any) -> None:
         """Set both optimisers and build them, so that they can be restored."""
@@ -102,14 +119,17 @@ class SiameseBertFlow(tf_keras.Model):
         if "embedding" in inputs:
             return tf.reshape(inputs["embedding"], [-1, inputs["embedding"].shape[-1]])
         # Flatten pairs [n, 2, …] to sentences [2n, …].
-        tokens = {name: tf.reshape(v, tf.concat([[-1], tf.shape(v)[2:]], axis=0)) for name, v in inputs.items()}
+        tokens = {
+            name: tf.reshape(v, tf.concat([[-1], tf.shape(v)[2:]], axis=0))
+            for name, v in inputs.items()
+        }
         return self.encoder(tokens, training=training, dropout_seed=self._seed)
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Return both embeddings, their cosine and the flow's loss.
 
-        The keys are `embedding_a`, `embedding_b` [n, output_size], `cos_similarity` [n] and, with a flow,
-        `flow_example_loss` [n], the sum of both sentences' bits per dimension.
+        The keys are `embedding_a`, `embedding_b` [n, output_size], `cos_similarity` [n] and, with a
+        flow, `flow_example_loss` [n], the sum of both sentences' bits per dimension.
         """
         u = self.embed(inputs, training)
         outputs = {}
@@ -119,7 +139,11 @@ class SiameseBertFlow(tf_keras.Model):
             outputs["flow_example_loss"] = tf.reduce_sum(tf.reshape(bits_per_dim, [-1, 2]), axis=-1)
         pairs = tf.reshape(reduce_dimension(u, self.low_dim), [-1, 2, self.output_size])
         a, b = pairs[:, 0], pairs[:, 1]
-        return outputs | {"embedding_a": a, "embedding_b": b, "cos_similarity": cosine_similarity(a, b)}
+        return outputs | {
+            "embedding_a": a,
+            "embedding_b": b,
+            "cos_similarity": cosine_similarity(a, b),
+        }
 
     def _unique_step(self) -> tf.Tensor:
         """Return a number that is unique over steps and replicas."""
@@ -132,9 +156,13 @@ class SiameseBertFlow(tf_keras.Model):
         if self.num_labels is None:
             return None
         a, b = outputs["embedding_a"], outputs["embedding_b"]
-        return tf.matmul(tf.concat([a, b, tf.abs(a - b)], axis=-1), self.output_weights, transpose_b=True)
+        return tf.matmul(
+            tf.concat([a, b, tf.abs(a - b)], axis=-1), self.output_weights, transpose_b=True
+        )
 
-    def supervised_example_loss(self, outputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+    def supervised_example_loss(
+        self, outputs: dict[str, tf.Tensor], labels: tf.Tensor
+    ) -> tf.Tensor:
         """Return each pair's supervised loss [n] as in the original's `create_model`."""
         if self.num_labels is None:
             loss = tf.square(outputs["cos_similarity"] - labels)
@@ -165,7 +193,11 @@ class SiameseBertFlow(tf_keras.Model):
             loss = weight * tf.reduce_sum(self.supervised_example_loss(outputs, labels))
             flow_loss = weight * tf.reduce_sum(outputs.get("flow_example_loss", 0.0))
         total = loss + flow_loss if self.loss_settings.flow_loss else loss
-        logs = {"loss": replica_sum(total), "supervised_loss": replica_sum(loss), "flow_loss": replica_sum(flow_loss)}
+        logs = {
+            "loss": replica_sum(total),
+            "supervised_loss": replica_sum(loss),
+            "flow_loss": replica_sum(flow_loss),
+        }
         if not self.loss_settings.encoder_is_frozen:
             gradients = tape.gradient(loss, supervised)
             logs["grad_norm"] = apply_clipped(self.optimizer, gradients, supervised)

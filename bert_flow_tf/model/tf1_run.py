@@ -10,7 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert import folders
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
+from bert_flow_tf.encoder.convert.folders import (
+    BERT_CONFIG_FILE,
+    CONVERTED_RUN,
+    TF1_CHECKPOINT,
+    VOCAB_FILE,
+)
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
@@ -45,17 +50,20 @@ def convert_tf1_run(
     The run does not contain the encoder, so keep the encoder's files or the TF1 checkpoint.
 
     Args:
-      checkpoint: folder of the original's run, for its last checkpoint, or a checkpoint's prefix. The checkpoint may
-        lack BERT and the classifier; the optimiser's moments are ignored.
-      sentence_embedding_type, flow_model_config, max_seq_length, low_dim: flags of the original's run.
-      **encoder: arguments of `resolve_encoder`: `bert_hub` for a checkpoint without BERT, else `bert_config_file` and
-        `vocab_file` (by default beside the checkpoint) and `do_lower_case`.
+      checkpoint: folder of the original's run, for its last checkpoint, or a checkpoint's prefix.
+        The checkpoint may lack BERT and the classifier; the optimiser's moments are ignored.
+      sentence_embedding_type, flow_model_config, max_seq_length, low_dim: flags of the original's
+        run.
+      **encoder: arguments of `resolve_encoder`: `bert_hub` for a checkpoint without BERT, else
+        `bert_config_file` and `vocab_file` (by default beside the checkpoint) and `do_lower_case`.
     """
     out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
     stored = Checkpoint(prefix := checkpoint_prefix(checkpoint))
     has_bert, has_classifier = WORD_EMBEDDINGS in stored.shapes, TF1_OUTPUT_WEIGHTS in stored.shapes
     if not any(name.startswith(FLOW_SCOPE) for name in stored.shapes):
-        raise UserError(f"{prefix}: found no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
+        raise UserError(
+            f"{prefix}: found no variable below {FLOW_SCOPE}, expected a checkpoint with a flow"
+        )
     flags = {name: value for name, value in encoder.items() if value is not None}
     if has_bert:
         files = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
@@ -64,8 +72,17 @@ def convert_tf1_run(
     source = resolve_encoder(**flags)
     flags["do_lower_case"] = source.record.do_lower_case
     named_step = re.search(r"-(\d+)$", prefix.name)
-    step = int(stored["global_step"] if "global_step" in stored.shapes else named_step[1] if named_step else 0)
-    made_by, encoder_record = record.made_by("bert-flow convert"), provenance.encoder_record(source, flags)
+    step = int(
+        stored["global_step"]
+        if "global_step" in stored.shapes
+        else named_step[1]
+        if named_step
+        else 0
+    )
+    made_by, encoder_record = (
+        record.made_by("bert-flow convert"),
+        provenance.encoder_record(source, flags),
+    )
     if has_bert:
         # The original's run may have trained BERT.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
@@ -73,7 +90,12 @@ def convert_tf1_run(
     shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim}
     config = RunConfig(
         made_by=made_by,
-        model=record.Model(encoder=encoder_record, pooling=pooling_name(sentence_embedding_type), **shape, flow=flow),
+        model=record.Model(
+            encoder=encoder_record,
+            pooling=pooling_name(sentence_embedding_type),
+            **shape,
+            flow=flow,
+        ),
         encoder=source.files,
         encoder_flags=provenance.absolute_flags(flags),
         # The new run starts from the checkpoint's BERT and trains nothing.
@@ -84,20 +106,27 @@ def convert_tf1_run(
     model = build_model(source, config.model, num_labels=config.num_labels)
     build.assign_tf1_parts(model, prefix)
     with new_output(out_dir, CONVERTED_RUN, overwrite=overwrite) as folder:
-        parts = {"step": tf.Variable(step, dtype=tf.int64), **build.checkpoint_parts(model, with_encoder=False)}
+        parts = {
+            "step": tf.Variable(step, dtype=tf.int64),
+            **build.checkpoint_parts(model, with_encoder=False),
+        }
         options: Any = {"max_to_keep": 1, "checkpoint_name": CHECKPOINT_NAME}
-        tf.train.CheckpointManager(tf.train.Checkpoint(**parts), str(folder), **options).save(checkpoint_number=step)
+        tf.train.CheckpointManager(tf.train.Checkpoint(**parts), str(folder), **options).save(
+            checkpoint_number=step
+        )
         write_json(folder / record.CONFIG_FILE, config)
         results = record.TrainingResults(made_by=made_by, model=config.model, steps=step)
         write_json(folder / TRAIN_RESULTS_FILE, results)
     return out_dir
 
 
-def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+def write_tf1_run(
+    run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False
+) -> pathlib.Path:
     """Write a run as a TF1 checkpoint; return its prefix.
 
-    Beside it are `vocab.txt` and `bert_config.json`, for the original's flags `--vocab_file` and `--bert_config_file`,
-    and for `convert_tf1_run`.
+    Beside it are `vocab.txt` and `bert_config.json`, for the original's flags `--vocab_file` and
+    `--bert_config_file`, and for `convert_tf1_run`.
     """
     out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
     prefix, config = run_checkpoint(run)
@@ -117,11 +146,20 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     with new_output(out_dir, TF1_CHECKPOINT, overwrite=overwrite) as folder:
         names, values = [*arrays], [*arrays.values()]
         slices = [""] * len(names)
-        tf.raw_ops.SaveV2(prefix=f"{folder}/{name}", tensor_names=names, shape_and_slices=slices, tensors=values)
+        tf.raw_ops.SaveV2(
+            prefix=f"{folder}/{name}", tensor_names=names, shape_and_slices=slices, tensors=values
+        )
         # TensorFlow's function for this would log a deprecation.
-        (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
-        write_json(folder / folders.TF1_RECORD_FILE, {"run_of_bert_flow_tf": prefix.name, "encoder": source.files})
-        (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8")
+        (folder / "checkpoint").write_text(
+            f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n'
+        )
+        write_json(
+            folder / folders.TF1_RECORD_FILE,
+            {"run_of_bert_flow_tf": prefix.name, "encoder": source.files},
+        )
+        (folder / VOCAB_FILE).write_text(
+            "".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8"
+        )
         fields = msgspec.structs.asdict(bert.config)
         # The original has only the approximate GELU and calls it gelu.
         fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")

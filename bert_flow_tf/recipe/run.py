@@ -4,23 +4,24 @@ usage: python -m bert_flow_tf.recipe [--help] [--overwrite]
 
   --overwrite   delete the results of an earlier run, and run every stage again
 
-Environment variables; by default, the demo encoder learns from the sample data, with results in ./exp:
-  BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
-  BERT_PREMODELS     folder of TF1 BERT checkpoints, such as uncased_L-12_H-768_A-12 (base)
-  BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; overrides BERT_NAME
-  PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name one
-  INIT_CKPT          checkpoint to start from (default: the encoder's weights)
-  GLUE_DIR           folder with STS-B (with its sts-test.csv), MNLI, SNLI in GLUE's layout (default: the sample data)
-  TASK_NAME          task to learn the flow on and to score (default: STS-B)
-  OUTPUT_PARENT_DIR  folder for all results (default: ./exp)
+Environment variables; by default, the demo encoder learns from the sample data, with results in
+  ./exp: BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base
+  and large from TF-Hub BERT_PREMODELS     folder of TF1 BERT checkpoints, such as
+  uncased_L-12_H-768_A-12 (base) BERT_HUB           TF-Hub handle, folder of a SavedModel, base,
+  large or demo; overrides BERT_NAME PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB
+  does not name one INIT_CKPT          checkpoint to start from (default: the encoder's weights)
+  GLUE_DIR           folder with STS-B (with its sts-test.csv), MNLI, SNLI in GLUE's layout
+  (default: the sample data) TASK_NAME          task to learn the flow on and to score (default:
+  STS-B) OUTPUT_PARENT_DIR  folder for all results (default: ./exp)
   CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
   RANDOM_SEED        seed of every stage (default: 1234)
   SKIP_NLI           1: no NLI fine-tuning
   BERT_FLOW_CACHE    folder for downloads and conversions (default: ~/.cache/bert_flow_tf)
   TFHUB_CACHE_DIR    folder of models from TF-Hub (default: BERT_FLOW_CACHE/tfhub)
 
-Finished stages are skipped, so the same command resumes an interrupted run. The settings are the original README's:
-1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches of 32, all splits, config_l3_d3_w32.
+Finished stages are skipped, so the same command resumes an interrupted run. The settings are the
+original README's: 1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches
+of 32, all splits, config_l3_d3_w32.
 """
 
 import contextlib
@@ -49,11 +50,16 @@ from bert_flow_tf.runs.settings import RunSettings
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training.start import train_and_score
 
-EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one is exported, because it is the paper's best on STS-B.
+# The last one is exported, because it is the paper's best on STS-B.
+EMBEDDING_TYPES = ("avg", "avg-last-2")
 # The original's README uses these flags to score an encoder without training.
 _NO_TRAINING = {"num_examples": 0, "num_train_epochs": 1e-10}
 _PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
-_TF1_FILES = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
+_TF1_FILES = {
+    "vocab_file": "vocab.txt",
+    "bert_config_file": "bert_config.json",
+    "init_checkpoint": "bert_model.ckpt",
+}
 
 
 class Stage(NamedTuple):
@@ -87,9 +93,13 @@ class Stage(NamedTuple):
         if self.task is None:
             return None
         path = self.settings.prediction_path
-        model = read_json(path.with_suffix(".json"), records.Predictions, expected="a record of predictions").model
+        model = read_json(
+            path.with_suffix(".json"), records.Predictions, expected="a record of predictions"
+        ).model
         task_scores = score_prediction_file(self.task, path)
-        scores = records.Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: task_scores})
+        scores = records.Scores(
+            made_by=made_by("recipe"), model=model, tasks={self.task.name: task_scores}
+        )
         write_json(path.with_name(records.SCORES_FILE), scores)
         return scores
 
@@ -117,13 +127,19 @@ class Recipe(NamedTuple):
 
     def nli(self) -> list[Stage]:
         flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
-        return [self._on_nli()._stage("NLI fine-tuning", "", flags, train=True)] if self.with_nli else []
+        return (
+            [self._on_nli()._stage("NLI fine-tuning", "", flags, train=True)]
+            if self.with_nli
+            else []
+        )
 
     def plain(self, pooling: str, title: str) -> Stage:
         flags = {**_NO_TRAINING, "sentence_embedding_type": pooling}
         return self._stage(title, f"_{self.folder.name}_{pooling}", flags)
 
-    def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Stage, Stage]:
+    def flow(
+        self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any
+    ) -> tuple[Stage, Stage]:
         """Return the stages that learn a flow and score it."""
         flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
         name = f"_{self.folder.name}_{pooling}_flow{suffix}"
@@ -144,13 +160,19 @@ class Recipe(NamedTuple):
     def _on_nli(self) -> "Recipe":
         return self._replace(folder=self.glue_dir / "ALLNLI", task=None)
 
-    def _stage(self, title: str, suffix: str, flags: Mapping[str, Any], *, train: bool = False) -> Stage:
+    def _stage(
+        self, title: str, suffix: str, flags: Mapping[str, Any], *, train: bool = False
+    ) -> Stage:
         name = f"{'nli_' if self.with_nli else ''}{self.encoder_name}_{self.seed}"
         known: dict[str, Any] = {**self.encoder_flags, "max_seq_length": 64, "seed": self.seed}
         known |= {"init_checkpoint": str(self.output_dir / name)} if self.with_nli else {}
         known |= {"do_train": True, "do_eval": True} if train else {"do_predict": True}
         known |= {"do_predict_on_dev": self.task is not None and self.task.split == "dev"}
-        known |= {"task_name": self.folder.name, "data_dir": str(self.folder), "cached_dir": str(self.cached_dir)}
+        known |= {
+            "task_name": self.folder.name,
+            "data_dir": str(self.folder),
+            "cached_dir": str(self.cached_dir),
+        }
         known |= {"output_parent_dir": str(self.output_dir), "exp_name": name + suffix}
         return Stage(title, RunSettings.of(**{**known, **flags}), None if train else self.task)
 
@@ -158,14 +180,21 @@ class Recipe(NamedTuple):
 def recipe_stages(recipe: Recipe) -> list[Stage]:
     """Return the stages of `siamese_then_flow.sh` in order."""
     task = recipe.folder.name
-    flows = [recipe.flow(kind, f"flow on {task}, {kind}", f"{task}, {kind} + flow") for kind in EMBEDDING_TYPES]
+    flows = [
+        recipe.flow(kind, f"flow on {task}, {kind}", f"{task}, {kind} + flow")
+        for kind in EMBEDDING_TYPES
+    ]
     best = flows[-1][0].settings
     return [
         *recipe.nli(),
         *(recipe.plain(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES),
         *(learned for learned, _ in flows),
         *(scored for _, scored in flows),
-        Stage("SavedModel of avg-last-2 + flow", best, export_to=recipe.output_dir / "export" / best.output_dir.name),
+        Stage(
+            "SavedModel of avg-last-2 + flow",
+            best,
+            export_to=recipe.output_dir / "export" / best.output_dir.name,
+        ),
     ]
 
 
@@ -175,7 +204,9 @@ def read_environment(environ: Mapping[str, str], task: ScoredTask | None = None)
     name, flags = _encoder(values)
     if checkpoint := values.get("INIT_CKPT"):
         flags["init_checkpoint"] = checkpoint
-    seed = matching(values, "RANDOM_SEED", "1234", "[0-9]{1,9}", "a whole number from 0 to 999999999")
+    seed = matching(
+        values, "RANDOM_SEED", "1234", "[0-9]{1,9}", "a whole number from 0 to 999999999"
+    )
     skip_nli = matching(values, "SKIP_NLI", "0", "[01]", "0 or 1")
     for variable in ("OUTPUT_PARENT_DIR", "CACHED_DIR"):
         check_local(values.get(variable, ""), variable)
@@ -184,10 +215,14 @@ def read_environment(environ: Mapping[str, str], task: ScoredTask | None = None)
     glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
     task = task or read_task(get_task(values.get("TASK_NAME", "STS-B")).name, glue_dir=glue_dir)
     folder = pathlib.Path(task.source)
-    return Recipe(name, flags, glue_dir, output_dir, cached_dir, int(seed), skip_nli == "0", folder, task)
+    return Recipe(
+        name, flags, glue_dir, output_dir, cached_dir, int(seed), skip_nli == "0", folder, task
+    )
 
 
-def matching(values: Mapping[str, str], name: str, default: str, pattern: str, expected: str) -> str:
+def matching(
+    values: Mapping[str, str], name: str, default: str, pattern: str, expected: str
+) -> str:
     """Return a variable's value; raise `UserError` if it does not match `pattern`."""
     value = values.get(name, default)
     if not re.fullmatch(pattern, value):
@@ -199,14 +234,19 @@ def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     hub, premodels = values.get("BERT_HUB"), values.get("BERT_PREMODELS")
     known = _PREMODELS if premodels else BERT_NAMES
     if hub is None and (premodels or "BERT_NAME" in values):
-        name = matching(values, "BERT_NAME", "base", "|".join(known), f"{', '.join(known)} (or BERT_PREMODELS)")
+        name = matching(
+            values, "BERT_NAME", "base", "|".join(known), f"{', '.join(known)} (or BERT_PREMODELS)"
+        )
         folder = pathlib.Path(premodels or "") / _PREMODELS[name]
         if premodels and not folder.is_dir():
-            raise UserError(f"BERT_PREMODELS: no folder {folder}, expected the TF1 checkpoint of BERT {name}")
+            raise UserError(
+                f"BERT_PREMODELS: no folder {folder}, expected the TF1 checkpoint of BERT {name}"
+            )
         if premodels:
             return name, {flag: str(folder / file) for flag, file in _TF1_FILES.items()}
         hub = name
-    # For example, …/bert_en_uncased_L-12_H-768_A-12/4 gives the name bert_en_uncased_L-12_H-768_A-12_4.
+    # For example, …/bert_en_uncased_L-12_H-768_A-12/4 gives the name
+    # bert_en_uncased_L-12_H-768_A-12_4.
     parts = os.path.abspath(hub or "demo").split("?")[0].split("/")
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join(parts[-2 if parts[-1].isdigit() else -1 :]))
     flags = {"bert_hub": hub or "demo", "preprocess_hub": values.get("PREPROCESS_HUB")}
@@ -234,18 +274,34 @@ def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outc
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """Return a table of each stage's scores x100 and its seconds."""
-    scores = {one.stage.title: next(iter(one.scores.tasks.values())) for one in outcomes if one.scores is not None}
-    names = ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
+    scores = {
+        one.stage.title: next(iter(one.scores.tasks.values()))
+        for one in outcomes
+        if one.scores is not None
+    }
+    names = (
+        ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
+    )
     rows, falls = list[list[Entry]](), False
     for stage, seconds, _ in outcomes:
         scored, title = scores.get(stage.title), stage.title.removesuffix(" + flow")
         plain = scores.get(title) if title != stage.title else None
-        change = 100 * (scored.by_protocol["all"] - plain.by_protocol["all"]) if scored and plain else None
+        change = (
+            100 * (scored.by_protocol["all"] - plain.by_protocol["all"])
+            if scored and plain
+            else None
+        )
         falls = falls or bool(fall(change))
         cells = [x100(scored.by_metric[name]["all"] if scored else None) for name in names]
         cells += [number(change, sign="+", note=fall(change)), number(seconds, 1)]
         rows.append([stage.title, *cells, "done before" if seconds is None else ""])
-    total = ["total", *(None for _ in names), None, number(sum(one.seconds or 0.0 for one in outcomes), 1), ""]
+    total = [
+        "total",
+        *(None for _ in names),
+        None,
+        number(sum(one.seconds or 0.0 for one in outcomes), 1),
+        "",
+    ]
     columns = ("stage", *(METRIC_NAMES[name] for name in names), "change", "seconds", "")
     return Table(columns, [*rows, total], notes=WHY_FLOW if falls else (), has_total=True)
 
@@ -255,21 +311,29 @@ def seed_runs(outcomes: Iterable[Outcome]) -> Iterator[records.SeedRun]:
         assert scores is not None, "every stage of a row predicts"
         (task_scores,) = scores.tasks.values()
         seed, directory = stage.settings.training.seed, str(stage.settings.output_dir)
-        yield records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=task_scores)
+        yield records.SeedRun(
+            seed=seed, directory=directory, model=scores.model, scores=task_scores
+        )
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     def work(overwrite: bool) -> None:
         recipe = read_environment(environ)
-        print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
+        flags = recipe.encoder_flags
+        print(f"encoder: {flags.get('bert_hub') or flags['init_checkpoint']}")
         print(f"data: {recipe.folder}, seed {recipe.seed}\noutput: {recipe.output_dir}", flush=True)
         stages = recipe_stages(recipe)
-        print(f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}\n\nSavedModel: {stages[-1].export_to}")
+        print(
+            f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}\n\nSavedModel: "
+            f"{stages[-1].export_to}"
+        )
 
     return command_line(work, __doc__, arguments)
 
 
-def command_line(work: Callable[[bool], None], help_text: str, arguments: Sequence[str] | None) -> int:
+def command_line(
+    work: Callable[[bool], None], help_text: str, arguments: Sequence[str] | None
+) -> int:
     """Print the help or call `work(overwrite)`; return the exit status."""
     flags = {*(sys.argv[1:] if arguments is None else arguments)}
 

@@ -12,10 +12,16 @@ from bert_flow_tf.runs.record import BERT_NAMES, MASKED_LM, Encoder, Flow, Train
 NLI = "NLI"
 # The authors' commands use the first configuration; the paper's Table 7 names the second.
 _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
-# The authors train 1 epoch of MNLI and SNLI (Li et al. 2020, section 4.1, and the original's README).
+# The authors train 1 epoch of MNLI and SNLI (Li et al. 2020, section 4.1, and the original's
+# README).
 NLI_FLAGS = {"num_train_epochs": 1.0, "learning_rate": 2e-5, "train_batch_size": 16}
 # The original's README learns the flow on all sentences of the target task.
-FLOW_FLAGS: dict[str, float] = {"flow_loss": 1, "flow_learning_rate": 1e-3, "num_examples": 0, "num_train_epochs": 1.0}
+FLOW_FLAGS: dict[str, float] = {
+    "flow_loss": 1,
+    "flow_learning_rate": 1e-3,
+    "num_examples": 0,
+    "num_train_epochs": 1.0,
+}
 FLOW_FLAGS |= {"train_batch_size": 32, "use_full_for_training": 1, "flow_ddi": False}
 _COMMON = {"dupe_factor": 1, "l2_penalty": -1}
 _FLOW_ON_NLI = {"use_full_for_training": 0, "num_train_epochs": 0.15, "flow_learning_rate": 2e-5}
@@ -54,15 +60,19 @@ class Published(NamedTuple):
 @functools.cache
 def _tables() -> dict[str, Any]:
     """Return the content of `paper.json`; do not change the dict."""
-    return json.loads(importlib.resources.files("bert_flow_tf.results").joinpath("paper.json").read_text("utf-8"))
+    return json.loads(
+        importlib.resources.files("bert_flow_tf.results").joinpath("paper.json").read_text("utf-8")
+    )
 
 
-def published_figures(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published:
+def published_figures(
+    task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder
+) -> Published:
     """Return the published figures for a score, if any.
 
     Args:
-      task: the paper's title. QNLI is compared by AUC on dev, the others by Spearman's correlation on test, and STS-12
-        to STS-16 by the mean over their sets, weighted by size.
+      task: the paper's title. QNLI is compared by AUC on dev, the others by Spearman's correlation
+        on test, and STS-12 to STS-16 by the mean over their sets, weighted by size.
     """
     tables, tuned, row, paper, seeds = _tables(), fine_tuning_of(encoder), None, None, None
     if split != ("dev" if task == "QNLI" else "test"):
@@ -73,10 +83,21 @@ def published_figures(task: str, split: str, pooling: str, flow: Flow | None, en
         paper = tables["scores"].get(row, {}).get(task)
         seeds = tables["table8_seeds"]["rows"].get(row) if task == "STS-B" else None
     original, found = tables["original"], []
-    is_same_encoder = (task, encoder.name, tuned) == (original["task"], original["encoder"]["bert_hub"], None)
+    is_same_encoder = (task, encoder.name, tuned) == (
+        original["task"],
+        original["encoder"]["bert_hub"],
+        None,
+    )
     if is_same_encoder and (flow is None or _learned_as(flow.training, FLOW_FLAGS, task)):
-        wanted, keys = (None, pooling, flow and flow.name), ("changed", "sentence_embedding_type", "flow_model_config")
-        found = [100 * run["spearman"] for run in original["runs"] if tuple(run[key] for key in keys) == wanted]
+        wanted, keys = (
+            (None, pooling, flow and flow.name),
+            ("changed", "sentence_embedding_type", "flow_model_config"),
+        )
+        found = [
+            100 * run["spearman"]
+            for run in original["runs"]
+            if tuple(run[key] for key in keys) == wanted
+        ]
     return Published(row, paper, seeds, tuple(found))
 
 
@@ -113,7 +134,9 @@ def _row_title(task: str, pooling: str, flow: Flow | None) -> str | None:
     for preset in _PRESETS:
         if preset.pooling == pooling and (preset.flow is None) == (flow is None):
             flags, on = FLOW_FLAGS | (preset.flow or {}), "ALLNLI" if preset.on_nli else task
-            if flow is None or (flow.name in _PAPER_FLOWS and _learned_as(flow.training, flags, on)):
+            if flow is None or (
+                flow.name in _PAPER_FLOWS and _learned_as(flow.training, flags, on)
+            ):
                 return preset.title
     return None
 
@@ -123,4 +146,6 @@ def _learned_as(training: Training, flags: dict[str, float], task: str) -> bool:
     if training.began_with is not None or task_title(training.task or "") != task:
         return False
     agrees = all(training.settings.get(name) == value for name, value in (flags | _COMMON).items())
-    return agrees and is_whole(task, "all" if flags.get("use_full_for_training") else "train", training.pairs)
+    return agrees and is_whole(
+        task, "all" if flags.get("use_full_for_training") else "train", training.pairs
+    )

@@ -20,7 +20,10 @@ SCORES_FILE = "recipe_scores.json"
 REPRODUCTION_FILE = "reproduction.json"
 # If several of these in a folder score a task, the last one counts.
 _RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE)
-_EXPECTED = "a run, results of bert-flow evaluate, reproduce, compare, isotropy or verify, or a folder of these"
+_EXPECTED = (
+    "a run, results of bert-flow evaluate, reproduce, compare, isotropy or verify, or a "
+    "folder of these"
+)
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
@@ -113,7 +116,11 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
 
 
 # `RunConfig` is left out because a configuration is not a result.
-_KINDS = {kind.__struct_config__.tag: kind for kind in Result.__subclasses__() if kind.__module__ == __name__}
+_KINDS = {
+    kind.__struct_config__.tag: kind
+    for kind in Result.__subclasses__()
+    if kind.__module__ == __name__
+}
 _KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
 
 
@@ -121,7 +128,9 @@ def read_result(path: pathlib.Path) -> Result | None:
     """Return the result in a JSON file, or None for other JSON."""
     values = read_json(path, object, expected="results of bert-flow", versioned=False)
     kind = _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
-    return read_json(path, kind, expected=f"results of bert-flow, {kind.__name__}") if kind else None
+    return (
+        read_json(path, kind, expected=f"results of bert-flow, {kind.__name__}") if kind else None
+    )
 
 
 class Source(NamedTuple):
@@ -154,12 +163,22 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
 
 def _sources(path: pathlib.Path) -> list[Source]:
     sources: list[Source] = []
-    files = [path] if path.is_file() else [path / name for name in _RESULT_FILES if (path / name).is_file()]
-    # A folder with only this file may hold other evaluations, so the caller reads each of its files.
+    files = (
+        [path]
+        if path.is_file()
+        else [path / name for name in _RESULT_FILES if (path / name).is_file()]
+    )
+    # A folder with only this file may hold other evaluations, so the caller reads each of its
+    # files.
     for file in files if files != [path / EVALUATION_FILE] else ():
         result = read_result(file)
         if result is not None and not isinstance(result, Predictions):
-            sources.append(Source(str(file.parent if file.name in _RESULT_FILES else file), file, result))
+            sources.append(
+                Source(str(file.parent if file.name in _RESULT_FILES else file), file, result)
+            )
     if not sources and is_run(path):
-        raise UserError(f"{path}: found a run without results, expected a finished one, or {EVALUATION_FILE} in it")
+        raise UserError(
+            f"{path}: found a run without results, expected a finished one, or {EVALUATION_FILE} "
+            "in it"
+        )
     return sources

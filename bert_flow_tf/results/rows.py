@@ -30,7 +30,8 @@ class ScoreRow:
     pairs: int
     values_x100: Sequence[float]  # one per seed
     published: Published
-    all_pairs_x100: float | None = None  # mean over seeds of the score of several sets' pairs together
+    # mean over seeds of the score of several sets' pairs together
+    all_pairs_x100: float | None = None
     pearson: float | None = None  # mean over seeds
     baseline: "ScoreRow | None" = None
 
@@ -49,7 +50,11 @@ def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
 
     A row replaces an earlier row of the same name and key.
     """
-    rows = {(row.name, row.key): row for source in sources for row in _rows_of(source.result, source.label)}.values()
+    rows = {
+        (row.name, row.key): row
+        for source in sources
+        for row in _rows_of(source.result, source.label)
+    }.values()
     return [dataclasses.replace(row, baseline=_baseline(row, rows) or row.baseline) for row in rows]
 
 
@@ -60,9 +65,14 @@ def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
                 scored = [(run.model, run.scores) for run in runs]
                 yield _task_row(scored, f"{label}, {name}" if label else name)
     elif isinstance(result, Scores):
-        plain, before = msgspec.structs.replace(result.model, flow=None), f"{label}, before the flow"
+        plain, before = (
+            msgspec.structs.replace(result.model, flow=None),
+            f"{label}, before the flow",
+        )
         pooled = (result.without_flow or {}).values()
-        baselines = {row.key: row for row in (_task_row([(plain, task)], before) for task in pooled)}
+        baselines = {
+            row.key: row for row in (_task_row([(plain, task)], before) for task in pooled)
+        }
         for task in result.tasks.values():
             row = _task_row([(result.model, task)], label)
             yield dataclasses.replace(row, baseline=baselines.get(row.key))
@@ -73,14 +83,22 @@ def _task_row(runs: Sequence[tuple[Model, TaskScores]], name: str) -> ScoreRow:
     model, first = runs[0]
     task, protocol = task_title(first.title), "wmean" if len(first.by_protocol) > 1 else "all"
     published = Published()
-    if model.max_seq_length == 64 and model.low_dim <= 0 and is_whole(task, first.split, first.pairs):
+    if (
+        model.max_seq_length == 64
+        and model.low_dim <= 0
+        and is_whole(task, first.split, first.pairs)
+    ):
         published = published_figures(task, first.split, model.pooling, model.flow, model.encoder)
-    pearson = [scores.by_metric["pearson"][protocol] for _, scores in runs if "pearson" in scores.by_metric]
+    pearson = [
+        scores.by_metric["pearson"][protocol] for _, scores in runs if "pearson" in scores.by_metric
+    ]
     pooled = [100 * scores.by_protocol["all"] for _, scores in runs if protocol != "all"]
     return ScoreRow(
         name=name,
         model=model,
-        seeds=[one.training.seed for one, _ in runs if one.training and one.training.seed is not None],
+        seeds=[
+            one.training.seed for one, _ in runs if one.training and one.training.seed is not None
+        ],
         task=task,
         split=first.split,
         metric=first.metric,
@@ -98,12 +116,24 @@ def _baseline(row: ScoreRow, rows: Iterable[ScoreRow]) -> ScoreRow | None:
 
     def embedding(one: ScoreRow) -> tuple:
         # A run's fine-tuned encoder depends on its seed.
-        seeds = () if one.model.encoder.fine_tuning is None or len(one.seeds) == 1 else tuple(one.seeds)
-        return one.key, one.model.pooling, one.model.max_seq_length, max(one.model.low_dim, 0), seeds
+        seeds = (
+            () if one.model.encoder.fine_tuning is None or len(one.seeds) == 1 else tuple(one.seeds)
+        )
+        return (
+            one.key,
+            one.model.pooling,
+            one.model.max_seq_length,
+            max(one.model.low_dim, 0),
+            seeds,
+        )
 
     def digests(one: ScoreRow) -> set:
         # A run's trained encoder gets a fingerprint only when it is converted.
         return {one.model.encoder.fingerprint, one.model.encoder.weights} - {None}
 
-    plain = (one for one in rows if row.model.flow and not one.model.flow and embedding(one) == embedding(row))
+    plain = (
+        one
+        for one in rows
+        if row.model.flow and not one.model.flow and embedding(one) == embedding(row)
+    )
     return next((one for one in plain if digests(one) & digests(row)), None)

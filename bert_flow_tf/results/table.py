@@ -24,7 +24,13 @@ class Cell(NamedTuple):
 Entry = Cell | str | None
 
 
-def number(value: float | None, digits: int = 2, spread: float | None = None, note: str = "", sign: str = "") -> Cell:
+def number(
+    value: float | None,
+    digits: int = 2,
+    spread: float | None = None,
+    note: str = "",
+    sign: str = "",
+) -> Cell:
     """Return a cell with a number ± its deviation; integers get commas.
 
     A sign is dropped if the number rounds to zero.
@@ -59,11 +65,15 @@ class Table:
     has_total: bool = False  # True if the last row sums up the others
 
     def __post_init__(self) -> None:
-        cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
+        cells = [
+            [cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows
+        ]
         kept = [i for i in range(len(self.columns)) if any(row[i].text for row in cells)]
         self.columns = [self.columns[i] for i in kept]
         self.rows = self.cells = [[row[i] for i in kept] for row in cells]
-        self.is_numeric = [any(cell.is_number for cell in column) for column in zip(*self.cells, strict=True)]
+        self.is_numeric = [
+            any(cell.is_number for cell in column) for column in zip(*self.cells, strict=True)
+        ]
 
     def to_text(self, missing: str = "-") -> str:
         """Return the table's lines for a terminal."""
@@ -73,7 +83,10 @@ class Table:
             texts = [missing if cell.text is None else cell.text for cell in row]
             lines.append([text + note for text, note in zip(texts, notes, strict=True)])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        sides = [f"{'>' if right else '<'}{width}" for right, width in zip(self.is_numeric, widths, strict=True)]
+        sides = [
+            f"{'>' if right else '<'}{width}"
+            for right, width in zip(self.is_numeric, widths, strict=True)
+        ]
         padded = ["  ".join(map(format, line, sides)).rstrip() for line in lines]
         rule = "-" * max(map(len, padded))
         padded.insert(1, rule)

@@ -11,12 +11,16 @@ from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.table import Table, number
 
 SAME, ALIKE, DIFFERENT, NOT_RUN = "✓", "≈", "✗", "–"
-# Without a flow nothing is random; this limit, for scores times 100, allows for the rounding of cosines.
+# Without a flow nothing is random; this limit, for scores times 100, allows for the rounding of
+# cosines.
 _ROUNDING = 0.03
 # This limit is twice the largest deviation over seeds in the paper's Table 8.
 _NEAR_PAPER = 1.0
 _SEEDS = 5
-_REPRODUCE = "bert-flow reproduce --bert_hub demo --glue_dir GLUE --rows avg,last2avg,flow-target --seeds 5 --out DIR"
+_REPRODUCE = (
+    "bert-flow reproduce --bert_hub demo --glue_dir GLUE --rows avg,last2avg,flow-target "
+    "--seeds 5 --out DIR"
+)
 _NEEDS_BERT = "needs the weights of BERT-base or -large: --bert_premodels"
 
 
@@ -43,13 +47,19 @@ def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> 
     known = [row for row in rows if row.published.original]
     plain = [(row, row.published.original[0]) for row in known if not row.model.flow]
     papers = [(row, row.published.paper) for row in rows if row.published.paper is not None]
-    claims += [_largest("scores without flow", SAME, _ROUNDING, plain, _REPRODUCE), *_over_seeds(known)]
+    claims += [
+        _largest("scores without flow", SAME, _ROUNDING, plain, _REPRODUCE),
+        *_over_seeds(known),
+    ]
     claims.append(_largest("the paper's rows", ALIKE, _NEAR_PAPER, papers, _NEEDS_BERT))
     return claims if any(claim.mark != NOT_RUN for claim in claims) else []
 
 
 def verdict_table(claims: Sequence[Claim]) -> Table:
-    note = f"{SAME} equal up to rounding; {ALIKE} statistically indistinguishable, or near; {DIFFERENT} different; "
+    note = (
+        f"{SAME} equal up to rounding; {ALIKE} statistically indistinguishable, or near; "
+        f"{DIFFERENT} different; "
+    )
     columns = ("same as the original?", "", "deviation", "limit", "evidence")
     return Table(columns, claims, notes=[f"{note}{NOT_RUN} not run."])
 
@@ -59,17 +69,27 @@ def _computed(verification: Verification) -> Iterator[Claim]:
     for one in verification.deviations:
         groups.setdefault(one.what.partition(",")[0], []).append(one)
     for group, found in groups.items():
-        worst = max(found, key=lambda one: (math.inf if one.found is None else one.found) / (one.limit or 1e-300))
+        worst = max(
+            found,
+            key=lambda one: (math.inf if one.found is None else one.found) / (one.limit or 1e-300),
+        )
         what = worst.what.removeprefix(f"{group}, ")
-        evidence = f"{verification.evidence}: {what}{f' (worst of {len(found)})' if len(found) > 1 else ''}"
+        evidence = (
+            f"{verification.evidence}: "
+            f"{what}{f' (worst of {len(found)})' if len(found) > 1 else ''}"
+        )
         deviation = "not finite" if worst.found is None else f"{worst.found:.0e}"
         is_same = worst.found is not None and worst.found <= worst.limit
-        yield Claim(group, SAME if is_same else DIFFERENT, deviation, f"{worst.limit:.0e}", evidence)
+        yield Claim(
+            group, SAME if is_same else DIFFERENT, deviation, f"{worst.limit:.0e}", evidence
+        )
     yield from (Claim("every check", DIFFERENT, "", "", failed) for failed in verification.failed)
     yield from (Claim("other checks", NOT_RUN, "", "", reason) for reason in verification.not_run)
 
 
-def _largest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreRow, float]], missing: str) -> Claim:
+def _largest(
+    name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreRow, float]], missing: str
+) -> Claim:
     """Return a claim about the largest difference between two scores."""
     if not compared:
         return Claim(name, NOT_RUN, "", "", missing)
@@ -77,7 +97,13 @@ def _largest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreR
     difference, words = row.mean_x100 - theirs, row.published.row or row.model.pooling
     evidence = f"{row.task}, {words} {row.mean_x100:.2f}, expected {theirs:.2f}"
     evidence += f" (worst of {len(compared)})" if len(compared) > 1 else ""
-    return Claim(name, mark if abs(difference) <= limit else DIFFERENT, f"{difference:+.3f}", f"{limit}", evidence)
+    return Claim(
+        name,
+        mark if abs(difference) <= limit else DIFFERENT,
+        f"{difference:+.3f}",
+        f"{limit}",
+        evidence,
+    )
 
 
 def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
@@ -89,18 +115,29 @@ def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
     if not with_flow:
         yield Claim("scores with flow", NOT_RUN, "", "", _REPRODUCE)
     for row in with_flow:
-        name, ours, theirs = f"scores with flow, {row.model.pooling}", row.values_x100, row.published.original
-        evidence = f"{_spread(ours)} over {len(ours)} seeds, expected {_spread(theirs)} over {len(theirs)} runs"
+        name, ours, theirs = (
+            f"scores with flow, {row.model.pooling}",
+            row.values_x100,
+            row.published.original,
+        )
+        evidence = (
+            f"{_spread(ours)} over {len(ours)} seeds, expected {_spread(theirs)} over "
+            f"{len(theirs)} runs"
+        )
         evidence = f"{row.task}: {evidence}"
         if len(ours) < _SEEDS or len(theirs) < 2:
             yield Claim(name, NOT_RUN, "", f"{_SEEDS} seeds", evidence)
             continue
         low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-        difference = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
+        difference = (
+            f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
+        )
         # A wide interval may hold 0 although the scores differ.
         is_wide, mark = high - low > 2 * _NEAR_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
         limit = "too wide to tell" if is_wide else "95% interval holds 0"
-        yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, difference, limit, evidence)
+        yield Claim(
+            name, NOT_RUN if is_wide and mark == ALIKE else mark, difference, limit, evidence
+        )
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -25,9 +25,14 @@ class Cluster:
         text = os.environ.get("TF_CONFIG")
         if not text:
             return cls()
-        with reading("TF_CONFIG", '{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": N}}'):
+        with reading(
+            "TF_CONFIG",
+            '{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": N}}',
+        ):
             cluster, task = (json.loads(text)[name] for name in ("cluster", "task"))
-            tasks = [(kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, [])))]
+            tasks = [
+                (kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, [])))
+            ]
             return cls(tasks.index((task["type"], task["index"])), len(tasks))
 
     @property

@@ -1,8 +1,8 @@
 """The folder of a run: files, lock, and checks for a resume.
 
     config.json                     model, data and flags (`runs.record.RunConfig`)
-    model.ckpt-N.*, checkpoint      the last three checkpoints, and TensorFlow's record of the latest
-    train_results.json              steps, seconds and memory of a finished run
+    model.ckpt-N.*, checkpoint      the last three checkpoints, and TensorFlow's record of the
+    latest train_results.json              steps, seconds and memory of a finished run
     early_stopping.json             dev score at the end of each epoch, with `--early_stopping`
     events.out.tfevents.*           losses and gradient norms for TensorBoard
     embeddings-KEY.npz              a frozen encoder's embeddings, unless `--cached_dir` is given
@@ -37,11 +37,17 @@ KEEP_CHECKPOINT_MAX = 3
 
 # Evaluation, prediction and the cache write these files; a name may begin with a checkpoint's name.
 _RESULT = re.compile(
-    r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
+    r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt"
+    r"|recipe_scores\.json"
     r"|evaluation\.json|embeddings-[0-9a-f]+\.npz)"
 )
 # A killed process leaves these temporary files of TensorFlow and `files.atomic`.
-_UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*", ".*.tmp")
+_UNFINISHED = (
+    f"{CHECKPOINT_NAME}-*_temp",
+    f"{CHECKPOINT_NAME}-*.tempstate*",
+    "checkpoint.tmp*",
+    ".*.tmp",
+)
 
 
 class FinishedRun(UserError):
@@ -56,18 +62,27 @@ def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
         if is_run(run_dir):
             data = run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*")
             unindexed = [path for path in data if not path.with_suffix(".index").exists()]
-            for path in (*unindexed, *(path for pattern in _UNFINISHED for path in run_dir.glob(pattern))):
+            for path in (
+                *unindexed,
+                *(path for pattern in _UNFINISHED for path in run_dir.glob(pattern)),
+            ):
                 remove(path)
         yield
 
 
-def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:
+def write_result(
+    path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None
+) -> None:
     """Write a result file and its record (`.json`) unless another result exists."""
     if path.exists() and not overwrite and read_text(path, "results") != text:
-        raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
+        raise UserError(
+            f"{path}: found results of other settings, expected none (use --overwrite to replace "
+            "them)"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     if record is not None:
-        # Delete the old result first, so that a killed command never leaves it beside the new record.
+        # Delete the old result first, so that a killed command never leaves it beside the new
+        # record.
         if overwrite:
             path.unlink(missing_ok=True)
         write_json(path.with_suffix(".json"), record)
@@ -77,7 +92,9 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
 def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
     """Return the `config.json` of a run's checkpoint; None for other checkpoints."""
     # A TF1 checkpoint may lie beside another program's config.json.
-    is_runs = (prefix.parent / CONFIG_FILE).is_file() and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix).shapes
+    is_runs = (
+        prefix.parent / CONFIG_FILE
+    ).is_file() and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix).shapes
     return read_config(prefix.parent) if is_runs else None
 
 
@@ -85,7 +102,10 @@ def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
     """Return prefix and configuration of a run's last, or named, checkpoint."""
     prefix = checkpoint_prefix(run)
     if (config := config_of_checkpoint(prefix)) is None:
-        raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")
+        raise UserError(
+            f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf "
+            "run"
+        )
     return prefix, config
 
 
@@ -99,11 +119,15 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def check_run(
-    run_dir: pathlib.Path, config: RunConfig, overwrite: bool, missing_outputs: Sequence[pathlib.Path] = ()
+    run_dir: pathlib.Path,
+    config: RunConfig,
+    overwrite: bool,
+    missing_outputs: Sequence[pathlib.Path] = (),
 ) -> bool:
     """Return True to resume a run, False to start one.
 
-    A run is finished if it is trained and no output is missing. Its settings are `RunConfig.identity`.
+    A run is finished if it is trained and no output is missing. Its settings are
+    `RunConfig.identity`.
 
     Raises:
       FinishedRun: the folder has a finished run of these settings, and `overwrite` is false.
@@ -112,13 +136,19 @@ def check_run(
     old = None if overwrite else read_config(run_dir)
     if old is None:
         if not overwrite and _contents(run_dir):
-            raise UserError(f"{run_dir}: found files without {CONFIG_FILE}, expected an empty or a new folder")
+            raise UserError(
+                f"{run_dir}: found files without {CONFIG_FILE}, expected an empty or a new folder"
+            )
         return False
     if differing := differences(old.identity, config.identity):
         hint = "expected the same; use another folder, or --overwrite to delete the run"
-        raise UserError(f"{run_dir}: found a run with other settings ({'; '.join(differing)}), {hint}")
+        raise UserError(
+            f"{run_dir}: found a run with other settings ({'; '.join(differing)}), {hint}"
+        )
     if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
-        raise FinishedRun(f"{run_dir}: found a finished run of these settings (use --overwrite to train again)")
+        raise FinishedRun(
+            f"{run_dir}: found a finished run of these settings (use --overwrite to train again)"
+        )
     return True
 
 
@@ -132,15 +162,26 @@ def start_run(run_dir: pathlib.Path, config: RunConfig, overwrite: bool) -> None
 def clear_run(run_dir: pathlib.Path) -> None:
     """Delete a run, or an encoder's results, but keep the folder.
 
-    `train_results.json` is deleted first and `config.json` last, so that a killed command leaves an unfinished run.
+    `train_results.json` is deleted first and `config.json` last, so that a killed command leaves an
+    unfinished run.
     """
     paths = _contents(run_dir)
-    if paths and not is_run(run_dir) and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in paths):
-        raise UserError(f"{run_dir}: found files without {CONFIG_FILE}, expected a run or an empty folder")
+    if (
+        paths
+        and not is_run(run_dir)
+        and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in paths)
+    ):
+        raise UserError(
+            f"{run_dir}: found files without {CONFIG_FILE}, expected a run or an empty folder"
+        )
     order = {TRAIN_RESULTS_FILE: -1, CONFIG_FILE: 1}
     for path in sorted(paths, key=lambda path: order.get(path.name, 0)):
         remove(path)
 
 
 def _contents(run_dir: pathlib.Path) -> list[pathlib.Path]:
-    return [path for path in run_dir.iterdir() if not is_temporary(path.name)] if run_dir.exists() else []
+    return (
+        [path for path in run_dir.iterdir() if not is_temporary(path.name)]
+        if run_dir.exists()
+        else []
+    )

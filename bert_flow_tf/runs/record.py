@@ -28,8 +28,10 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     """The training of an encoder or flow; None for unknown values."""
 
     task: str | None = None  # None for a user's own sentences
-    pairs: Count | None = None  # pairs per epoch, counting duplicates; None for a user's own sentences
-    settings: dict[str, Setting] = {}  # relevant flags of `run_siamese` or arguments of `BertFlow.fit`
+    # pairs per epoch, counting duplicates; None for a user's own sentences
+    pairs: Count | None = None
+    # relevant flags of `run_siamese` or arguments of `BertFlow.fit`
+    settings: dict[str, Setting] = {}
     seed: Count | None = None
     began_with: "Training | None" = None  # the earlier training of the initial weights, if any
 
@@ -39,8 +41,10 @@ class Encoder(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str | None  # "demo", "base", "large" or None
     handle: str  # TF-Hub handle, name or folder
-    fingerprint: str | None  # `encoder.source.EncoderSource.fingerprint`; None in a run that trains it
-    weights: str | None  # digest of the weights; None in the `config.json` of a run that trains them
+    # `encoder.source.EncoderSource.fingerprint`; None in a run that trains it
+    fingerprint: str | None
+    # digest of the weights; None in the `config.json` of a run that trains them
+    weights: str | None
     fine_tuning: Training | None = None  # None for an encoder as published
 
 
@@ -80,7 +84,9 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def name(self) -> str | None:
         """The name of a shipped configuration; None for other configurations."""
-        return next((name for name in GlowConfig.names() if GlowConfig.from_name(name) == self.config), None)
+        return next(
+            (name for name in GlowConfig.names() if GlowConfig.from_name(name) == self.config), None
+        )
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +97,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     max_seq_length: Positive  # in word pieces; longer sentences are cut
     low_dim: int = -1  # number of channels after averaging neighbours, if positive
     flow: Flow | None = None
-    checkpoint: str | None = None  # of the run; None for an encoder without run, and in a run's own `config.json`
+    # of the run; None for an encoder without run, and in a run's own `config.json`
+    checkpoint: str | None = None
 
     @property
     def training(self) -> Training | None:
@@ -118,13 +125,15 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
     bert_hub: str
     preprocess_hub: str | None
     fingerprint: str
-    files_digest: str | None = None  # of a SavedModel, which is a program; another one is not loaded
+    # of a SavedModel, which is a program; another one is not loaded
+    files_digest: str | None = None
 
 
 class RunConfig(Result, frozen=True, kw_only=True, tag="run"):
     model: Model  # the result of the run
     encoder: EncoderFiles  # the encoder that it starts from
-    encoder_flags: dict[str, bool | str | None] = {}  # arguments of `resolve_encoder`, with absolute paths
+    # arguments of `resolve_encoder`, with absolute paths
+    encoder_flags: dict[str, bool | str | None] = {}
     encoder_trained: bool  # True if checkpoints hold the encoder, because the run trains it
     num_labels: Positive | None = None  # the number of classes; None without a classifier
     data: str | None = None  # digest of the training pairs; None if nothing is learned
@@ -154,7 +163,8 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     model: Model  # at the last checkpoint
     steps: Count
     stages: dict[str, StageCost] = {}  # "load", "embed" and "train"
-    dev_losses: dict[Count, float] = {}  # of masked language modelling, by step, in nats per predicted piece
+    # of masked language modelling, by step, in nats per predicted piece
+    dev_losses: dict[Count, float] = {}
 
 
 def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
@@ -167,7 +177,11 @@ def is_run(folder: pathlib.Path) -> bool:
     """True if a folder's `config.json` is a run's, of any format version."""
     path = folder / CONFIG_FILE
     # Hugging Face's encoder folders also have a file of this name.
-    found = read_json(path, object, expected="a run's configuration", versioned=False) if path.is_file() else None
+    found = (
+        read_json(path, object, expected="a run's configuration", versioned=False)
+        if path.is_file()
+        else None
+    )
     return isinstance(found, dict) and "encoder_trained" in found
 
 
@@ -197,4 +211,8 @@ def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | Non
     if preprocess_handle is not None and "bert_en_uncased_preprocess" not in preprocess_handle:
         return None
     last = re.sub(r"(/\d*)+$", "", handle).rpartition("/")[2].removeprefix("bert_en_")
-    return handle if handle == "demo" else {name: short for short, name in BERT_NAMES.items()}.get(last)
+    return (
+        handle
+        if handle == "demo"
+        else {name: short for short, name in BERT_NAMES.items()}.get(last)
+    )

@@ -20,11 +20,14 @@ from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
-def flag(default: Any, help: str, *, identifies: bool = True, option: str | None = None, **limits: Any) -> Any:
+def flag(
+    default: Any, help: str, *, identifies: bool = True, option: str | None = None, **limits: Any
+) -> Any:
     """Return the dataclass field of a flag.
 
-    `identifies` is True if runs with different values are different runs. `option` is the name in the shell, if it is
-    another one. `limits` are `choices`, `required`, or arguments of `msgspec.Meta`, such as `ge`.
+    `identifies` is True if runs with different values are different runs. `option` is the name in
+    the shell, if it is another one. `limits` are `choices`, `required`, or arguments of
+    `msgspec.Meta`, such as `ge`.
     """
     about = {"help": help, "identifies": identifies, "option": option, "limits": limits}
     return dataclasses.field(default=default, metadata=about)
@@ -36,12 +39,23 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # The trained weights do not depend on these flags.
 _neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted but ignored"
-_TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
-_ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
+_TASKS = (
+    "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or "
+    "QNLI-regression"
+)
+_ENCODER_FLAGS = (
+    "bert_hub",
+    "preprocess_hub",
+    "bert_config_file",
+    "vocab_file",
+    "init_checkpoint",
+    "do_lower_case",
+)
 # A calibration that `BertFlow.fit` can learn.
 _METHODS = "flow, whitening[-D], soft-whitening-E, sn, natsv-K or sn+natsv-K"
 FIT_METHOD = re.compile(
-    r"flow|whitening(-[1-9]\d{0,5})?|soft-whitening-(?![0.]+$)(\d{1,5}\.)?\d{1,9}|sn|(sn\+)?natsv-[1-9]\d{0,5}"
+    r"flow|whitening(-[1-9]\d{0,5})?|soft-whitening-(?![0.]+$)(\d{1,5}\.)?\d{1,9}"
+    r"|sn|(sn\+)?natsv-[1-9]\d{0,5}"
 )
 
 
@@ -51,7 +65,11 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise `ArgumentError` for the first invalid value."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value, limits, expected = getattr(self, field.name), dict(field.metadata.get("limits", {})), None
+            value, limits, expected = (
+                getattr(self, field.name),
+                dict(field.metadata.get("limits", {})),
+                None,
+            )
             choices = limits.pop("choices", None)
             if limits.pop("required", False) and not value:
                 expected = f"expected a value ({field.metadata['help']})"
@@ -60,7 +78,9 @@ class Settings:
             elif choices and value not in choices:
                 known = tuple(map(str, choices))
                 expected = f"expected {' or '.join(known)}{suggest(str(value), known)}"
-            elif field.metadata and not (value is None and type(None) in typing.get_args(field.type)):
+            elif field.metadata and not (
+                value is None and type(None) in typing.get_args(field.type)
+            ):
                 # For `str | None`, the limits belong to str.
                 kind = (*typing.get_args(field.type), field.type)[0]
                 try:
@@ -73,7 +93,13 @@ class Settings:
 
 def chosen(kind: Any, values: Mapping[str, Any]) -> Any:
     """Make settings from values, such as a function's arguments."""
-    return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values})
+    return kind(
+        **{
+            field.name: values[field.name]
+            for field in dataclasses.fields(kind)
+            if field.name in values
+        }
+    )
 
 
 def flags_of(kind: Any) -> Iterator[dataclasses.Field]:
@@ -88,32 +114,58 @@ class DataSettings(Settings):
 
     task_name: str = flag(None, f"One of {_TASKS}.", required=True)
     data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
-    use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
-    dupe_factor: int = flag(1, "Copies of each example; all but the first mask one random token.", ge=1, lt=1001)
-    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
-    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
+    use_full_for_training: int = flag(
+        0, "1: train on train, dev and test sentences.", choices=(0, 1)
+    )
+    dupe_factor: int = flag(
+        1, "Copies of each example; all but the first mask one random token.", ge=1, lt=1001
+    )
+    label_min: float = flag(
+        0.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range."
+    )
+    label_max: float = flag(
+        5.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelSettings(Settings):
     """Encoder, pooling and flow, as in `runs.record.Model`."""
 
-    bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
-    preprocess_hub: str | None = _neutral(None, "Preprocess model, if --bert_hub does not include one.")
-    bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
+    bert_hub: str | None = _neutral(
+        None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert."
+    )
+    preprocess_hub: str | None = _neutral(
+        None, "Preprocess model, if --bert_hub does not include one."
+    )
+    bert_config_file: str | None = _neutral(
+        None, "bert_config.json, with --vocab_file and --init_checkpoint."
+    )
     vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
-    init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
+    init_checkpoint: str | None = _neutral(
+        None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run."
+    )
     do_lower_case: bool | None = _neutral(
         None, "Lower-case the text; by default, the folder's name decides, else the vocabulary."
     )
-    sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
-    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", ge=3, lt=2**31)
-    pad_to_max_seq_length: bool = flag(False, "Pad all batches to --max_seq_length, as the original does.")
+    sentence_embedding_type: str = flag(
+        "avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-…."
+    )
+    max_seq_length: int = flag(
+        128, "Longest input in word pieces, [CLS] and [SEP] included.", ge=3, lt=2**31
+    )
+    pad_to_max_seq_length: bool = flag(
+        False, "Pad all batches to --max_seq_length, as the original does."
+    )
     low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
-    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; by default, the run's directory.")
+    cached_dir: str | None = _neutral(
+        None, "Folder for cached embeddings; by default, the run's directory."
+    )
     flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
     # The configuration's contents, not its name, identify the run, see `RunConfig.identity`.
-    flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
+    flow_model_config: str = _neutral(
+        DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file."
+    )
 
     @property
     def encoder_arguments(self) -> dict[str, Any]:
@@ -130,7 +182,9 @@ class ModelSettings(Settings):
 class Losses(Settings):
     """The losses of `model.siamese.SiameseBertFlow`."""
 
-    num_examples: int = flag(-1, "-1: all labels; 0: no labels, BERT is frozen; n: n labelled examples.", ge=-1)
+    num_examples: int = flag(
+        -1, "-1: all labels; 0: no labels, BERT is frozen; n: n labelled examples.", ge=-1
+    )
     l2_penalty: float = flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
     flow_loss: int = flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
 
@@ -153,16 +207,30 @@ class TrainingSettings(Settings):
     learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", ge=0)
     flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", ge=0)
     num_train_epochs: float = flag(3.0, "Epochs; may be a fraction.", ge=0, lt=1e12)
-    warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", ge=0, lt=1)
-    early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; one epoch with --early_stopping.", ge=1)
+    warmup_proportion: float = flag(
+        0.1, "Share of the steps with a rising learning rate.", ge=0, lt=1
+    )
+    early_stopping: bool = flag(
+        False, "Evaluate every epoch and stop when the dev score no longer rises."
+    )
+    save_checkpoints_steps: int = _neutral(
+        1000, "Steps between checkpoints; one epoch with --early_stopping.", ge=1
+    )
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", ge=1)
-    start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation runs once, after training.")
+    start_delay_secs: int = _neutral(
+        120, f"{_WITHOUT_EFFECT}: evaluation runs once, after training."
+    )
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation runs once, after training.")
-    flow_ddi: bool = flag(False, "Initialise the flow from a batch; the original never runs its code for this.")
-    cache_embeddings: bool = flag(False, "Compute the flow's inputs once, without dropout; this is faster.")
+    flow_ddi: bool = flag(
+        False, "Initialise the flow from a batch; the original never runs its code for this."
+    )
+    cache_embeddings: bool = flag(
+        False, "Compute the flow's inputs once, without dropout; this is faster."
+    )
     use_xla: bool = flag(False, "Compile with XLA.")
-    num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", ge=0, lt=1025)
+    num_logical_cpus: int = _neutral(
+        0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", ge=0, lt=1025
+    )
 
     @property
     def trains(self) -> bool:
@@ -172,7 +240,9 @@ class TrainingSettings(Settings):
     def total_steps(self, num_examples: int) -> int:
         steps = int(num_examples / self.train_batch_size * self.num_train_epochs)
         if not steps:
-            raise ArgumentError(f"num_train_epochs: found {self.num_train_epochs}, which gives 0 training steps")
+            raise ArgumentError(
+                f"num_train_epochs: found {self.num_train_epochs}, which gives 0 training steps"
+            )
         return steps
 
 
@@ -182,14 +252,24 @@ class ScoringSettings(Settings):
 
     do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
     do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
-    eval_batch_size: int = _neutral(8, 'Batch size for "loss" in eval_results.txt, a mean of batch means.', ge=1)
-    auc: bool = _neutral(False, "Evaluate the area under the ROC curve too, for tasks with two labels.")
-    predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches hold sentences of similar length.", ge=1)
+    eval_batch_size: int = _neutral(
+        8, 'Batch size for "loss" in eval_results.txt, a mean of batch means.', ge=1
+    )
+    auc: bool = _neutral(
+        False, "Evaluate the area under the ROC curve too, for tasks with two labels."
+    )
+    predict_batch_size: int = _neutral(
+        8, f"{_WITHOUT_EFFECT}: batches hold sentences of similar length.", ge=1
+    )
     predict_pool: bool = _neutral(False, "Write embeddings instead of cosines, to test_pooled.tsv.")
     do_predict_on_dev: bool = _neutral(False, "Predict on dev instead of test.")
     do_predict_on_full: bool = _neutral(False, "Predict on test, dev and train.")
-    eval_checkpoint_name: str | None = _neutral(None, "Name of the checkpoint to predict with, if not the latest.")
-    do_senteval: bool = _neutral(False, f"Score --senteval_tasks; write a run's scores to {EVALUATION_FILE}.")
+    eval_checkpoint_name: str | None = _neutral(
+        None, "Name of the checkpoint to predict with, if not the latest."
+    )
+    do_senteval: bool = _neutral(
+        False, f"Score --senteval_tasks; write a run's scores to {EVALUATION_FILE}."
+    )
     senteval_tasks: str = _neutral("", "Comma-separated: STS12 to STS16.")
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
 
@@ -215,7 +295,11 @@ class ScoringSettings(Settings):
     def files(self) -> list[str]:
         """The names of the files that scoring writes."""
         wanted = {DEV_RESULTS_FILE: self.do_eval, self.prediction_file: self.do_predict}
-        return [name for name, is_wanted in {**wanted, EVALUATION_FILE: self.do_senteval}.items() if is_wanted]
+        return [
+            name
+            for name, is_wanted in {**wanted, EVALUATION_FILE: self.do_senteval}.items()
+            if is_wanted
+        ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -229,7 +313,9 @@ class RunSettings(Settings):
     scoring: ScoringSettings
     output_parent_dir: str = _neutral(None, "Parent folder of the run's directory.", required=True)
     exp_name: str | None = _neutral(None, "Name of the run's directory.")
-    exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings make up the rest.")
+    exp_name_prefix: str | None = _neutral(
+        None, "Prefix of the run's directory; the settings make up the rest."
+    )
     overwrite: bool = _neutral(False, "Delete a run, or replace results, of the same name.")
 
     @classmethod
@@ -237,7 +323,11 @@ class RunSettings(Settings):
         """Make the parts from flags; a wrong name is a `TypeError`."""
         if unknown := flags.keys() - {flag.name for flag in flags_of(cls)}:
             raise TypeError(f"{min(unknown)} is not a flag")
-        parts = {part.name: chosen(part.type, flags) for part in dataclasses.fields(cls) if not part.metadata}
+        parts = {
+            part.name: chosen(part.type, flags)
+            for part in dataclasses.fields(cls)
+            if not part.metadata
+        }
         return chosen(cls, flags | parts)
 
     def __post_init__(self) -> None:
@@ -245,16 +335,24 @@ class RunSettings(Settings):
         training, has_flow = self.training, self.model.flow
         check_local(self.output_parent_dir, "--output_parent_dir")
         check_local(self.model.cached_dir or "", "--cached_dir")
-        for name, value in {"flow_loss": self.losses.flow_loss, "flow_ddi": training.flow_ddi}.items():
+        for name, value in {
+            "flow_loss": self.losses.flow_loss,
+            "flow_ddi": training.flow_ddi,
+        }.items():
             if value and not has_flow:
                 raise ArgumentError(f"{name}: found {value} with --flow=0, expected --flow=1")
         if training.flow_ddi and training.train_batch_size < 2:
             raise ArgumentError("train_batch_size: found 1 with --flow_ddi, expected 2 or more")
         if training.cache_embeddings and not self.losses.encoder_is_frozen:
             expected = "expected --num_examples=0 and no --l2_penalty"
-            raise ArgumentError(f"cache_embeddings: found true with an encoder that is trained, {expected}")
+            raise ArgumentError(
+                f"cache_embeddings: found true with an encoder that is trained, {expected}"
+            )
         if not (training.do_train or self.scoring.scores):
-            raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: all missing, expected at least one")
+            raise UserError(
+                "--do_train, --do_eval, --do_predict, --do_senteval: all missing, expected at "
+                "least one"
+            )
 
     @property
     def training_flags(self) -> dict[str, Any]:
@@ -283,13 +381,16 @@ class RunSettings(Settings):
             f"f_{model.flow}{losses.flow_loss}": model.flow,
             f"{training.flow_learning_rate:.2e}": model.flow and losses.flow_loss,
             "allsplits": model.flow and self.data.use_full_for_training,
-            pathlib.Path(model.flow_model_config).stem: model.flow and model.flow_model_config != DEFAULT_CONFIG,
+            pathlib.Path(model.flow_model_config).stem: model.flow
+            and model.flow_model_config != DEFAULT_CONFIG,
             "ddi": model.flow and training.flow_ddi,
             f"n_{losses.num_examples}": losses.num_examples > 0,
             f"ld_{model.low_dim}": model.low_dim > -1,
             f"l2_{losses.l2_penalty:.2e}": losses.l2_penalty > 0,
         }
-        return pathlib.Path(self.output_parent_dir, "_".join(part for part, is_used in parts.items() if is_used))
+        return pathlib.Path(
+            self.output_parent_dir, "_".join(part for part, is_used in parts.items() if is_used)
+        )
 
     @property
     def prediction_path(self) -> pathlib.Path:
@@ -299,7 +400,12 @@ class RunSettings(Settings):
     def scores_checkpoint_alone(self) -> bool:
         """True if SentEval scores `init_checkpoint` without a run."""
         scoring = self.scoring
-        scores_a_run = self.training.do_train or scoring.do_eval or scoring.do_predict or not scoring.do_senteval
+        scores_a_run = (
+            self.training.do_train
+            or scoring.do_eval
+            or scoring.do_predict
+            or not scoring.do_senteval
+        )
         is_unnamed = not (self.exp_name or self.exp_name_prefix)
         return not scores_a_run and (is_unnamed or bool(self.model.init_checkpoint))
 
@@ -310,7 +416,9 @@ class FitSettings(Settings):
 
     method: str = flag("flow", "flow, whitening, …")
     flow_model_config: str = flag(DEFAULT_CONFIG, "Configuration of the flow.")
-    epochs: float | None = flag(None, "[default: 1, or for 300 steps]", gt=0, option="num_train_epochs")
+    epochs: float | None = flag(
+        None, "[default: 1, or for 300 steps]", gt=0, option="num_train_epochs"
+    )
     batch_size: int = flag(64, "Sentences per step.", ge=1, option="train_batch_size")
     learning_rate: float = flag(1e-3, "Learning rate.", gt=0, option="flow_learning_rate")
     seed: int = flag(1234, "Seed of weights and order.", ge=0, lt=2**32)
@@ -338,8 +446,8 @@ class ShardSettings(Settings):
 class PretrainSettings(Settings):
     """The settings of masked language modelling.
 
-    Because TF1's Adam does not correct the bias of its moments, its first thousand steps are up to six times as large
-    as AdamW's at the same rate.
+    Because TF1's Adam does not correct the bias of its moments, its first thousand steps are up to
+    six times as large as AdamW's at the same rate.
     """
 
     steps: int = flag(1000, "Steps; the learning rate decays to 0.", ge=1)
@@ -349,7 +457,9 @@ class PretrainSettings(Settings):
     max_seq_length: int = flag(64, "Word pieces; longer sentences are split.", ge=3)
     masked_lm_prob: float = flag(0.15, "Share of the word pieces to predict.", ge=0.001, lt=1)
     dev_fraction: float = flag(0.01, "Share of sentences to hold out, at most 1000.", ge=0, lt=1)
-    save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", ge=1)
+    save_checkpoints_steps: int = flag(
+        100, "Steps between checkpoints, each with a dev loss.", ge=1
+    )
     seed: int = flag(1234, "Seed of everything random.", ge=0, lt=2**32)
 
     def __post_init__(self) -> None:
@@ -377,8 +487,14 @@ def suggesting_arguments(function: Function) -> Function:
     @functools.wraps(function)
     def checked(*arguments: Any, **given: Any) -> Any:
         for name in given.keys() - known.keys():
-            hint = f"; did you mean {options[name]}?" if options.get(name) in known else suggest(name, known)
-            raise ArgumentError(f"{name}: found an argument that {function.__name__} does not have{hint}")
+            hint = (
+                f"; did you mean {options[name]}?"
+                if options.get(name) in known
+                else suggest(name, known)
+            )
+            raise ArgumentError(
+                f"{name}: found an argument that {function.__name__} does not have{hint}"
+            )
         return function(*arguments, **given)
 
     return typing.cast(Function, checked)

@@ -16,14 +16,19 @@ def sample_glue_dir() -> str:
 
 def sample_sentences() -> list[str]:
     """Return the 1,600 sentences of the sample's STS-B train split."""
-    lines = pathlib.Path(sample_glue_dir(), "STS-B", "train.tsv").read_text(encoding="utf-8").splitlines()
+    lines = (
+        pathlib.Path(sample_glue_dir(), "STS-B", "train.tsv")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     return [sentence for line in lines[1:] for sentence in line.split("\t")[7:9]]
 
 
 def wordnet() -> pathlib.Path:
     """Return WordNet 3.0's definitions and examples; download them once.
 
-    Source: Fellbaum (ed.), "WordNet: An Electronic Lexical Database", MIT Press, 1998; https://wordnet.princeton.edu.
+    Source: Fellbaum (ed.), "WordNet: An Electronic Lexical Database", MIT Press, 1998;
+    https://wordnet.princeton.edu.
     """
 
     def build(folder: pathlib.Path) -> None:
@@ -36,7 +41,14 @@ def wordnet() -> pathlib.Path:
                 assert data is not None, "the archive's digest was checked"
                 for gloss in re.findall(r"^\d.*? \| (.*)$", data.read().decode(), re.MULTILINE):
                     definition, *examples = gloss.split('"')
-                    texts |= dict.fromkeys((definition.strip(" ;:,\r"), *(one.strip() for one in examples[::2])))
-        write_atomically(folder / "sentences.txt", "".join(f"{one}\n" for one in texts if len(one.split()) > 3))
+                    texts |= dict.fromkeys(
+                        (definition.strip(" ;:,\r"), *(one.strip() for one in examples[::2]))
+                    )
+        write_atomically(
+            folder / "sentences.txt", "".join(f"{one}\n" for one in texts if len(one.split()) > 3)
+        )
 
-    return cached_folder(cache_root() / "text" / "wordnet-3.0", "sentences.txt", build) / "sentences.txt"
+    return (
+        cached_folder(cache_root() / "text" / "wordnet-3.0", "sentences.txt", build)
+        / "sentences.txt"
+    )

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from bert_flow_tf.model.embedder import Embedder
 
 _RETRIES = 3  # retries of a shard whose worker died
-# By default, Ray's workers have a niceness of 15. The timeout ends the command if the cluster is lost. A shard up to
-# these sizes is sent in the request, because the loss of a node that stores it would silently end this process.
-# When Ray ends, it would print fifty lines about its state on stdout.
+# By default, Ray's workers have a niceness of 15. The timeout ends the command if the cluster is
+# lost. A shard up to these sizes is sent in the request, because the loss of a node that stores it
+# would silently end this process. When Ray ends, it would print fifty lines about its state on
+# stdout.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
@@ -32,14 +33,17 @@ _VARIABLES = {
     "RAY_max_direct_call_object_size": str(256 << 20),
     "RAY_task_rpc_inlined_bytes_limit": str(256 << 20),
 }
-# An address without a cluster is an error after these seconds; a local Ray needs the longer defaults.
+# An address without a cluster is an error after these seconds; a local Ray needs the longer
+# defaults.
 _ADDRESS_VARIABLES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "8"}
 
 
 class _Worker:
     """An actor that loads the model at its first call."""
 
-    def __init__(self, load: "Callable[[], Embedder]", folder: AnyPath, settings: ShardSettings, cwd: str) -> None:
+    def __init__(
+        self, load: "Callable[[], Embedder]", folder: AnyPath, settings: ShardSettings, cwd: str
+    ) -> None:
         os.chdir(cwd)
         self._load = functools.cache(lambda: Engine(load(), folder, settings))
 
@@ -48,7 +52,9 @@ class _Worker:
 
     def embed(self, shard: Shard, expected: str) -> tuple[str, int]:
         if (found := self._load().fingerprint) != expected:
-            raise UserError(f"model: found {found} on a worker, expected {expected}, as on the first worker")
+            raise UserError(
+                f"model: found {found} on a worker, expected {expected}, as on the first worker"
+            )
         return next(self._load().embed([shard]))
 
 
@@ -61,12 +67,23 @@ class RayEngine(Engine):
     """
 
     def __init__(
-        self, load: "Callable[[], Embedder]", folder: AnyPath, settings: ShardSettings, *, workers: int, threads: int
+        self,
+        load: "Callable[[], Embedder]",
+        folder: AnyPath,
+        settings: ShardSettings,
+        *,
+        workers: int,
+        threads: int,
     ) -> None:
         import ray
 
-        actor: Any = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_RETRIES)(_Worker)
-        self._actors = [actor.remote(load, os.path.abspath(folder), settings, os.getcwd()) for _ in range(workers)]
+        actor: Any = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_RETRIES)(
+            _Worker
+        )
+        self._actors = [
+            actor.remote(load, os.path.abspath(folder), settings, os.getcwd())
+            for _ in range(workers)
+        ]
         self.fingerprint, self.embedding_size = ray.get(self._actors[0].identity.remote())
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
@@ -82,30 +99,54 @@ class RayEngine(Engine):
 
 
 def train_on_ray(
-    run: Callable[[], None], lost: type[UserError], *, workers: int, threads: int, address: str | None, restarts: int
+    run: Callable[[], None],
+    lost: type[UserError],
+    *,
+    workers: int,
+    threads: int,
+    address: str | None,
+    restarts: int,
 ) -> None:
     """Call `run()` in workers that train together under Ray Train.
 
-    If a worker dies or fails, Ray Train restarts all, at most `restarts` times, and the run resumes. A `UserError` of
-    `run` ends the training, except the class `lost`, which reports a lost worker. The workers' output goes to stderr.
+    If a worker dies or fails, Ray Train restarts all, at most `restarts` times, and the run
+    resumes. A `UserError` of `run` ends the training, except the class `lost`, which reports a lost
+    worker. The workers' output goes to stderr.
 
     Raises:
       UserError: `run` raised it; Ray or the cluster is missing; or there were too many restarts.
     """
-    with connected(address, workers, threads, log_to_driver=True), tempfile.TemporaryDirectory() as folder:
+    with (
+        connected(address, workers, threads, log_to_driver=True),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         import ray
-        from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig, TrainingFailedError
+        from ray.train import (
+            FailureConfig,
+            LoggingConfig,
+            RunConfig,
+            ScalingConfig,
+            TrainingFailedError,
+        )
         from ray.train.tensorflow import TensorflowTrainer
         from ray.util.queue import Queue
 
         mistakes = Queue(actor_options={"num_cpus": 0})
         trainer = TensorflowTrainer(
             _train,
-            train_loop_config={"run": run, "folder": os.getcwd(), "mistakes": mistakes, "lost": lost},
+            train_loop_config={
+                "run": run,
+                "folder": os.getcwd(),
+                "mistakes": mistakes,
+                "lost": lost,
+            },
             scaling_config=ScalingConfig(
-                num_workers=workers, use_gpu="GPU" in ray.cluster_resources(), resources_per_worker={"CPU": threads}
+                num_workers=workers,
+                use_gpu="GPU" in ray.cluster_resources(),
+                resources_per_worker={"CPU": threads},
             ),
-            run_config=RunConfig(  # type: ignore[call-arg]  # ray.train has an older version's types
+            # type: ignore[call-arg]  # ray.train has an older version's types
+            run_config=RunConfig(
                 # A temporary folder is enough, because the run has its own checkpoints.
                 storage_path=folder,
                 failure_config=FailureConfig(max_failures=restarts),
@@ -120,7 +161,9 @@ def train_on_ray(
         except TrainingFailedError as error:
             if mistakes.empty():
                 reason = str(error).strip().rpartition("\n")[2]
-                raise UserError(f"training failed after {restarts} restarts ({reason}); rerun to resume") from error
+                raise UserError(
+                    f"training failed after {restarts} restarts ({reason}); rerun to resume"
+                ) from error
         if not mistakes.empty():
             raise mistakes.get()
 
@@ -140,32 +183,49 @@ def _train(given: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def connected(address: str | None, workers: int, threads: int, *, log_to_driver: bool = False) -> Iterator[None]:
+def connected(
+    address: str | None, workers: int, threads: int, *, log_to_driver: bool = False
+) -> Iterator[None]:
     """Connect to a Ray cluster, or start Ray; disconnect after the block.
 
     Args:
-      address: the cluster's `host:port`; its machines must have the files at the same paths. None starts Ray here.
+      address: the cluster's `host:port`; its machines must have the files at the same paths. None
+        starts Ray here.
       log_to_driver: True to show the workers' output.
 
     Raises:
-      UserError: Ray is not installed, does not start, or ends early; or the cluster is missing or too small.
+      UserError: Ray is not installed, does not start, or ends early; or the cluster is missing or
+        too small.
     """
     argument = "workers" if address is None else "ray"
     check_installed("ray", "scale", argument, ArgumentError)
     os.environ |= _VARIABLES | (_ADDRESS_VARIABLES if address else {}) | os.environ
     variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
-    variables |= {name: os.environ[name] for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS") if name in os.environ}
-    with tempfile.TemporaryDirectory(prefix="bert_flow_ray_", ignore_cleanup_errors=True) as temporary:
+    variables |= {
+        name: os.environ[name]
+        for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS")
+        if name in os.environ
+    }
+    with tempfile.TemporaryDirectory(
+        prefix="bert_flow_ray_", ignore_cleanup_errors=True
+    ) as temporary:
         options: dict[str, Any] = {"address": address}
         if address is None:
             # The token protects Ray's ports, because some listen on all interfaces.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            options = {"num_cpus": workers * threads, "include_dashboard": False, "_temp_dir": temporary}
+            options = {
+                "num_cpus": workers * threads,
+                "include_dashboard": False,
+                "_temp_dir": temporary,
+            }
             # The default would reserve a third of the memory.
             options["object_store_memory"] = 200 << 20
         import ray
 
-        options |= {"logging_level": logging.ERROR, "logging_config": ray.LoggingConfig(log_level="ERROR")}
+        options |= {
+            "logging_level": logging.ERROR,
+            "logging_config": ray.LoggingConfig(log_level="ERROR"),
+        }
         try:
             ray.init(**options, runtime_env={"env_vars": variables}, log_to_driver=log_to_driver)
         except Exception as error:  # Ray raises this class if it does not start in time.
@@ -174,13 +234,17 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error
         try:
             if (cpus := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
-                raise ArgumentError(f"workers: found {workers} of {threads} threads, but Ray has {cpus} CPUs")
+                raise ArgumentError(
+                    f"workers: found {workers} of {threads} threads, but Ray has {cpus} CPUs"
+                )
             yield
         except ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, UserError) else error from None
         except ray.exceptions.RayError as error:
             reason = str(error).partition("\n")[0]
-            raise UserError(f"ray: ended or lost its workers ({reason}); run the same command to resume") from error
+            raise UserError(
+                f"ray: ended or lost its workers ({reason}); run the same command to resume"
+            ) from error
         finally:
             # Otherwise, workers would continue to write.
             ray.shutdown()

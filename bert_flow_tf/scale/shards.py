@@ -1,7 +1,8 @@
 """Embed files of sentences into a folder of Parquet files.
 
-A shard is up to `shard_rows` rows of one input file; a part is the Parquet file of a shard's embeddings. Its metadata
-has a digest of shard, model and settings, so that a resumed job keeps the parts with the same digest.
+A shard is up to `shard_rows` rows of one input file; a part is the Parquet file of a shard's
+embeddings. Its metadata has a digest of shard, model and settings, so that a resumed job keeps the
+parts with the same digest.
 """
 
 import glob
@@ -42,7 +43,8 @@ class Manifest(msgspec.Struct, kw_only=True):
 
     Attributes:
       model: the `BertFlow.fingerprint`.
-      parts: the rows of each part by file name, in the input's order; empty until the folder is complete.
+      parts: the rows of each part by file name, in the input's order; empty until the folder is
+        complete.
     """
 
     format_version: int = FORMAT_VERSION
@@ -66,7 +68,9 @@ class Parts:
         if not self.rows:
             raise UserError(f"{folder}: found no embeddings, expected some")
 
-    def blocks(self, generator: np.random.Generator, min_rows: int = 65_536) -> Iterator[np.ndarray]:
+    def blocks(
+        self, generator: np.random.Generator, min_rows: int = 65_536
+    ) -> Iterator[np.ndarray]:
         """Yield blocks, float32 [n, D], of whole parts in random order.
 
         A block has at least `min_rows` rows if possible.
@@ -90,7 +94,9 @@ class Parts:
 
         path = self._folder / next(iter(self.manifest.parts))
         with reading(path, "embeddings"):
-            return self.manifest.settings, [one for one in pyarrow.parquet.read_schema(path).names if one != EMBEDDING]
+            return self.manifest.settings, [
+                one for one in pyarrow.parquet.read_schema(path).names if one != EMBEDDING
+            ]
 
     def _read(self, name: str) -> np.ndarray:
         import pyarrow.parquet
@@ -136,7 +142,9 @@ def input_files(
             found = _data_files(os.path.join(name, one) for one in os.listdir(name))
             others = [] if file_format else [path for path in found if not has_known_ending(path)]
             if others and len(others) < len(found):
-                logging.warning("%s: %s and other files without a known ending are no input", name, others[0])
+                logging.warning(
+                    "%s: %s and other files without a known ending are no input", name, others[0]
+                )
                 found = [path for path in found if path not in others]
         elif os.path.lexists(name) or not glob.has_magic(name):
             found = [name] if is_remote(name) or os.path.exists(name) else []
@@ -153,12 +161,16 @@ def input_files(
         paths += found
     kept = tuple(keep or [column or "sentence"])
     if EMBEDDING in kept:
-        raise ArgumentError(f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others")
+        raise ArgumentError(
+            f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others"
+        )
     formats = {path: file_format or input_format(path) for path in paths}
     files = [InputFile(path, one, column, kept, no_header) for path, one in formats.items()]
     for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
         if value not in (None, "sentence") and any(file.file_format == "text" for file in files):
-            raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")
+            raise ArgumentError(
+                f"{argument}: found {value} for text, which has no columns, expected none"
+            )
     return files
 
 
@@ -192,16 +204,25 @@ class Engine:
         import pyarrow.parquet
 
         path, settings = self._folder / shard.part, self._settings
-        embedded = self._model.encode_blocks(shard.sentences, settings.batch_size, False, settings.normalize_embeddings)
+        embedded = self._model.encode_blocks(
+            shard.sentences, settings.batch_size, False, settings.normalize_embeddings
+        )
         with np.errstate(over="ignore"):
-            stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(settings.precision)
+            stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(
+                settings.precision
+            )
         if not np.isfinite(stored).all():
-            raise UserError(f"{path}: found an embedding that is not finite in {settings.precision}, expected numbers")
+            raise UserError(
+                f"{path}: found an embedding that is not finite in {settings.precision}, expected "
+                "numbers"
+            )
         table = shard.kept.append_column(EMBEDDING, embedding_column(stored, settings.precision))
         table = table.replace_schema_metadata({_DIGEST: shard.digest})
         # Wait for the lock, because a worker that Ray has replaced may still be writing.
         with new_file(path, wait=True) as file:
-            pyarrow.parquet.write_table(table, file, use_dictionary=shard.kept.column_names, write_page_checksum=True)
+            pyarrow.parquet.write_table(
+                table, file, use_dictionary=shard.kept.column_names, write_page_checksum=True
+            )
         return shard.part, len(stored)
 
 
@@ -210,7 +231,11 @@ class ShardsError(UserError):
 
     def __init__(self, problems: Sequence[UserError]) -> None:
         self.problems = problems
-        first = str(problems[0]) if len(problems) == 1 else f"{len(problems)} files or shards cannot be embedded"
+        first = (
+            str(problems[0])
+            if len(problems) == 1
+            else f"{len(problems)} files or shards cannot be embedded"
+        )
         super().__init__(f"{first}; all others are done; correct this and repeat the command")
 
 
@@ -221,20 +246,35 @@ class Job:
       overwrite: True to replace parts of another model, input or settings.
     """
 
-    def __init__(self, files: Sequence[InputFile], out: AnyPath, settings: ShardSettings, *, overwrite: bool) -> None:
+    def __init__(
+        self, files: Sequence[InputFile], out: AnyPath, settings: ShardSettings, *, overwrite: bool
+    ) -> None:
         check_local(out, str(out))
-        self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
+        self.files, self.out, self.settings, self.overwrite = (
+            files,
+            pathlib.Path(out),
+            settings,
+            overwrite,
+        )
         self.new_parts = 0
         if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
-            raise ArgumentError(f"input: found files in {out}, the folder of the embeddings, expected them elsewhere")
+            raise ArgumentError(
+                f"input: found files in {out}, the folder of the embeddings, expected them "
+                "elsewhere"
+            )
         output_folder(self.out, PARTS_FOLDER, overwrite=True)
         path = self.out / MANIFEST
-        self._old = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
+        self._old = (
+            read_json(path, Manifest, expected="the manifest of embeddings")
+            if path.exists()
+            else None
+        )
         if self._old is not None:
             for name, value in vars(settings).items():
                 self._check_same(name, value, getattr(self._old.settings, name))
         errors = []
-        # One readable file is enough here; `run` reports the unreadable ones after the others are done.
+        # One readable file is enough here; `run` reports the unreadable ones after the others are
+        # done.
         for file in files:
             try:
                 next(read_tables(**file._asdict(), rows=1), None)
@@ -245,7 +285,9 @@ class Job:
 
     def _check_same(self, name: str, found: object, old: object) -> None:
         if found != old and not self.overwrite:
-            raise UserError(f"{self.out}: {name}: found {found}, expected {old} as in its parts, or --overwrite")
+            raise UserError(
+                f"{self.out}: {name}: found {found}, expected {old} as in its parts, or --overwrite"
+            )
 
     def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
         """Write the missing parts; return the manifest.
@@ -258,13 +300,22 @@ class Job:
         """
         if self._old is not None:
             self._check_same("model", engine.fingerprint, self._old.model)
-        manifest = Manifest(model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings)
+        manifest = Manifest(
+            model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings
+        )
         problems: list[UserError] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         total = _rows_if_known(self.files)
-        with locked(self.out), tqdm(total=total, desc="encode", unit=" sentences", disable=hidden) as progress:
+        with (
+            locked(self.out),
+            tqdm(total=total, desc="encode", unit=" sentences", disable=hidden) as progress,
+        ):
             if progress.disable and hidden is None:
-                logging.info("files to encode: %d%s", len(self.files), "" if total is None else f", {total:,} rows")
+                logging.info(
+                    "files to encode: %d%s",
+                    len(self.files),
+                    "" if total is None else f", {total:,} rows",
+                )
             write_json(self.out / MANIFEST, manifest)
             for part, rows in engine.embed(self._missing(manifest, problems, progress)):
                 manifest.parts[part] = rows
@@ -280,7 +331,9 @@ class Job:
             write_json(self.out / MANIFEST, manifest)
         return manifest
 
-    def _missing(self, manifest: Manifest, problems: list[UserError], progress: tqdm) -> Iterator[Shard]:
+    def _missing(
+        self, manifest: Manifest, problems: list[UserError], progress: tqdm
+    ) -> Iterator[Shard]:
         """Yield shards that need a part; append unreadable files to `problems`."""
         basis = msgspec.json.encode([manifest.model, self.settings])
         for number, file in enumerate(self.files):
@@ -289,7 +342,11 @@ class Job:
                 for i, (sentences, kept) in enumerate(tables):
                     name = f"part-{number:05d}-{i:05d}.parquet"
                     if (self.out / name).is_dir():
-                        problems.append(UserError(f"{self.out / name}: found a folder, expected a file or nothing"))
+                        problems.append(
+                            UserError(
+                                f"{self.out / name}: found a folder, expected a file or nothing"
+                            )
+                        )
                         continue
                     with reading(file.path, "columns to keep"):
                         rows = repr([sentences, kept.to_pydict()])

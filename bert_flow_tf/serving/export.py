@@ -20,12 +20,19 @@ from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.siamese import check_low_dim
-from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, ExportSettings, export_path
+from bert_flow_tf.serving.formats import (
+    EXPORT_FORMATS,
+    ONNX,
+    SAVEDMODEL,
+    ExportSettings,
+    export_path,
+)
 from glow.calibration import Calibration
 
 # MiniLM and random weights gave cosines of 0.999; an export that loses ten times as much fails.
 BFLOAT16_MIN_COSINE = 0.99
-# A writer returns the embeddings of CHECKED_SENTENCES as its files compute them, or None if it cannot run its files.
+# A writer returns the embeddings of CHECKED_SENTENCES as its files compute them, or None if it
+# cannot run its files.
 _WRITERS = {
     SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
@@ -66,7 +73,8 @@ class Exported:
 
     Attributes:
       path: the folder; for a SavedModel, the version's.
-      max_difference, max_value: largest absolute difference, and the model's largest absolute value.
+      max_difference, max_value: largest absolute difference, and the model's largest absolute
+        value.
       min_cosine: smallest cosine with the model's embedding. These three are None if not checked.
     """
 
@@ -77,23 +85,28 @@ class Exported:
 
 
 def export_model(
-    model: Embedder, out_dir: str | os.PathLike, settings: ExportSettings, *, overwrite: bool = False
+    model: Embedder,
+    out_dir: str | os.PathLike,
+    settings: ExportSettings,
+    *,
+    overwrite: bool = False,
 ) -> Exported:
     """Write a model for other programs, and check the written files.
 
-    A SavedModel has the signatures of `served_model.ServedBertFlow`; its `assets.extra` has the `Description` and the
-    requests that a server warms up with. To load it in Python, first `import tensorflow_text`, which registers the
-    tokenizer's operations.
+    A SavedModel has the signatures of `served_model.ServedBertFlow`; its `assets.extra` has the
+    `Description` and the requests that a server warms up with. To load it in Python, first `import
+    tensorflow_text`, which registers the tokenizer's operations.
 
     Args:
       model: an `api.BertFlow`.
-      out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per version.
+      out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per
+        version.
       overwrite: True to replace this version or folder; a server that has loaded it keeps it.
 
     Raises:
-      UserError: an argument does not fit the model or the format; the folder exists or cannot be written; the written
-        files cannot be loaded; or their embeddings differ by more than the format's tolerance (for bfloat16, a cosine
-        below 0.99). Nothing is written in these cases.
+      UserError: an argument does not fit the model or the format; the folder exists or cannot be
+        written; the written files cannot be loaded; or their embeddings differ by more than the
+        format's tolerance (for bfloat16, a cosine below 0.99). Nothing is written in these cases.
     """
     warn_if_harmful("export", model.record.flow)
     # The lock lets a second export into the same folder see the first one's version.
@@ -121,11 +134,16 @@ def export_model(
             flow_config=config.to_dict() if config else None,
             normalized=normalized,
             dtype=settings.dtype,
-            probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
+            probes={
+                text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text
+            },
         )
         if model.default_prompt_name and settings.format in (SAVEDMODEL, ONNX):
             prompt = model.prompts[model.default_prompt_name]
-            warnings.warn(f"export: {settings.format} has no prompts: put {prompt!r} before each text", stacklevel=3)
+            warnings.warn(
+                f"export: {settings.format} has no prompts: put {prompt!r} before each text",
+                stacklevel=3,
+            )
         write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[settings.format]}")
         with new_output(path, EXPORT_FORMATS[settings.format], overwrite=overwrite) as folder:
             found = write(model, description, folder)
@@ -134,7 +152,8 @@ def export_model(
             tolerance = 1e-5 if settings.format == ONNX else 1e-4
             matrix = model.flow.variables_by_path.get("matrix") if model.flow is not None else None
             if matrix is not None:
-                # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its columns.
+                # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of
+                # its columns.
                 norms = np.linalg.norm(matrix, axis=0)
                 tolerance = max(tolerance, 1e-6 * float(norms.max()))
             return _check(path, found, expected, tolerance, settings.dtype)
@@ -159,16 +178,29 @@ def latents_of(flow: Calibration | None) -> Callable[[tf.Tensor], tf.Tensor]:
     return tf.identity if flow is None else flow.folded() or flow.forward
 
 
-def _check(path: pathlib.Path, found: np.ndarray, expected: np.ndarray, tolerance: float, dtype: str) -> Exported:
+def _check(
+    path: pathlib.Path, found: np.ndarray, expected: np.ndarray, tolerance: float, dtype: str
+) -> Exported:
     difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
     norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
     cosine = float((np.sum(expected * found, axis=1) / norms).min())
-    # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail both comparisons.
-    is_close = (np.abs(found - expected) <= tolerance * np.maximum(1.0, np.abs(expected).max(axis=0))).all()
+    # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail
+    # both comparisons.
+    is_close = (
+        np.abs(found - expected) <= tolerance * np.maximum(1.0, np.abs(expected).max(axis=0))
+    ).all()
     limit = f"{tolerance:.0e} of a channel's size"
     if dtype == "bfloat16":
-        is_close, limit = cosine >= BFLOAT16_MIN_COSINE, f"a cosine of {BFLOAT16_MIN_COSINE} or more"
+        is_close, limit = (
+            cosine >= BFLOAT16_MIN_COSINE,
+            f"a cosine of {BFLOAT16_MIN_COSINE} or more",
+        )
     if not is_close:
-        measured = f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}), expected {limit}"
-        raise UserError(f"{path}: the written files differ from the model by {measured}; nothing was written")
+        measured = (
+            f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}), "
+            f"expected {limit}"
+        )
+        raise UserError(
+            f"{path}: the written files differ from the model by {measured}; nothing was written"
+        )
     return Exported(path, difference, largest, cosine)

@@ -16,22 +16,35 @@ _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 # The first format is the default.
 EXPORT_FORMATS = {
     SAVEDMODEL: FolderKind(
-        "an export", "saved_model.pb", ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
+        "an export",
+        "saved_model.pb",
+        ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"),
     ),
     "sentence-transformers": FolderKind(
         "an export for sentence-transformers",
         "modules.json",
         (
-            *(DESCRIPTION_FILE, "config.json", "model.safetensors", *_TOKENIZER_FILES, "source.json", "modules.json"),
+            *(
+                DESCRIPTION_FILE,
+                "config.json",
+                "model.safetensors",
+                *_TOKENIZER_FILES,
+                "source.json",
+                "modules.json",
+            ),
             *("sentence_bert_config.json", "config_sentence_transformers.json"),
             *("*_WeightedLayerPooling", "*_Pooling", "*_Dense", "*_Normalize"),
         ),
         lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
     ),
-    ONNX: FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, "config.json", *_TOKENIZER_FILES)),
+    ONNX: FolderKind(
+        "an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, "config.json", *_TOKENIZER_FILES)
+    ),
 }
 
-CALIBRATION_FOLDER = FolderKind("a calibration", "calibration.json", ("calibration.*", "record.json"))
+CALIBRATION_FOLDER = FolderKind(
+    "a calibration", "calibration.json", ("calibration.*", "record.json")
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +52,9 @@ class ExportSettings(Settings):
     """The settings of an export."""
 
     format: str = flag(SAVEDMODEL, "Format of the export.", choices=tuple(EXPORT_FORMATS))
-    version: int | None = flag(None, "Version of a SavedModel.  [default: the next one]", ge=1, le=2**63 - 1)
+    version: int | None = flag(
+        None, "Version of a SavedModel.  [default: the next one]", ge=1, le=2**63 - 1
+    )
     normalize: bool = flag(False, "Scale every embedding to norm 1.")
     low_dim: int | None = flag(None, "Average channels to N.  [default: the run's]")
     max_seq_length: int | None = flag(None, "Word pieces per sentence.  [default: the run's]", ge=3)
@@ -51,25 +66,36 @@ class ExportSettings(Settings):
             check_installed("tf2onnx", ONNX, "format", ArgumentError)
         for name, value in {"version": self.version, "dtype": self.dtype}.items():
             if self.format != SAVEDMODEL and value not in (None, DTYPES[0]):
-                raise ArgumentError(f"{name}: found {value} with the format {self.format}, expected {SAVEDMODEL}")
+                raise ArgumentError(
+                    f"{name}: found {value} with the format {self.format}, expected {SAVEDMODEL}"
+                )
 
 
 def export_path(
-    out_dir: str | os.PathLike, settings: ExportSettings, *, overwrite: bool = False, flag: str | None = None
+    out_dir: str | os.PathLike,
+    settings: ExportSettings,
+    *,
+    overwrite: bool = False,
+    flag: str | None = None,
 ) -> pathlib.Path:
     """Return the folder that an export writes, `out_dir` or its version.
 
     Raises:
-      UserError: the folder exists, or `overwrite` has no version; the error names `out_dir` as `flag`.
+      UserError: the folder exists, or `overwrite` has no version; the error names `out_dir` as
+        `flag`.
     """
     path, version = pathlib.Path(out_dir).absolute(), settings.version
     if settings.format == SAVEDMODEL:
         if is_saved_model(path):
-            raise UserError(f"{flag or path}: holds a saved model, expected a folder of exports, or a new one")
+            raise UserError(
+                f"{flag or path}: holds a saved model, expected a folder of exports, or a new one"
+            )
         if version is None and overwrite:
             raise ArgumentError("overwrite: missing the version to replace")
         if version is None:
             names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
-            version = 1 + max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
+            version = 1 + max(
+                (int(name) for name in names if name.isascii() and name.isdigit()), default=0
+            )
         path, flag = path / str(version), flag and f"{flag}/{version}"
     return output_folder(path, EXPORT_FORMATS[settings.format], overwrite=overwrite, flag=flag)

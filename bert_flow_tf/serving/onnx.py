@@ -22,21 +22,30 @@ _OPSET = 18
 _INPUTS, _OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "sentence_embedding"
 
 
-def write_onnx(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray | None:
+def write_onnx(
+    model: Embedder, description: Description, folder: pathlib.Path
+) -> np.ndarray | None:
     """Write the folder; return onnxruntime's embeddings, None without it.
 
-    `model.onnx` maps `input_ids`, `attention_mask` and `token_type_ids`, int64 [n, t], to `sentence_embedding`, float32
-    [n, D], the names that servers of Hugging Face's layout expect. The tokenizers library makes the ids from
-    `tokenizer.json`; truncate to the `max_seq_length` in `export.json`.
+    `model.onnx` maps `input_ids`, `attention_mask` and `token_type_ids`, int64 [n, t], to
+    `sentence_embedding`, float32 [n, D], the names that servers of Hugging Face's layout expect.
+    The tokenizers library makes the ids from `tokenizer.json`; truncate to the `max_seq_length` in
+    `export.json`.
     """
     import tf2onnx
 
     latents, encoder = latents_of(model.flow), model.encoder
 
     def embed(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        tokens = {name: tf.cast(one, tf.int32) for name, one in zip(TOKEN_INPUTS, inputs, strict=True)}
-        embedding = reduce_dimension(latents(encoder.embed(tokens, portable=True)), description.low_dim)
-        return {_OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding}
+        tokens = {
+            name: tf.cast(one, tf.int32) for name, one in zip(TOKEN_INPUTS, inputs, strict=True)
+        }
+        embedding = reduce_dimension(
+            latents(encoder.embed(tokens, portable=True)), description.low_dim
+        )
+        return {
+            _OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding
+        }
 
     # TensorFlow's own code writes to stderr when a session starts.
     with quiet_tensorflow(), quiet_import():
@@ -46,7 +55,9 @@ def write_onnx(model: Embedder, description: Description, folder: pathlib.Path) 
             opset=_OPSET,
             output_path=str(folder / ONNX_FILE),
         )
-    write_tokenizer(folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length)
+    write_tokenizer(
+        folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length
+    )
     if encoder.bert_config is not None:
         write_json(folder / CONFIG_FILE, hugging_face_config(encoder.bert_config))
     write_json(folder / DESCRIPTION_FILE, description)
@@ -54,7 +65,12 @@ def write_onnx(model: Embedder, description: Description, folder: pathlib.Path) 
         return None
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(folder / ONNX_FILE), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(folder / ONNX_FILE), providers=["CPUExecutionProvider"]
+    )
     tokens = model.tokenize(CHECKED_SENTENCES)
-    inputs = {name: tokens[ours].numpy().astype(np.int64) for name, ours in zip(_INPUTS, TOKEN_INPUTS, strict=True)}
+    inputs = {
+        name: tokens[ours].numpy().astype(np.int64)
+        for name, ours in zip(_INPUTS, TOKEN_INPUTS, strict=True)
+    }
     return session.run(None, inputs)[0]

@@ -20,11 +20,14 @@ from glow.folded import DenseLayer
 _REDUCERS = {masked_mean: "mean", first_token: "cls"}
 
 
-def write_sentence_transformers(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
+def write_sentence_transformers(
+    model: Embedder, description: Description, folder: pathlib.Path
+) -> np.ndarray:
     """Write the folder; return the embeddings that its layers give.
 
-    `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`, the pooling, the flow
-    as a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if the embeddings have norm 1.
+    `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`,
+    the pooling, the flow as a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if
+    the embeddings have norm 1.
 
     Raises:
       UserError: the library has no module for the pooling or the couplings.
@@ -33,7 +36,9 @@ def write_sentence_transformers(model: Embedder, description: Description, folde
         raise _unsupported(f"the encoder {model.source.bert_hub}")
     settings: Any = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
     settings |= {"pooling": model.sentence_embedding_type, "normalize": description.normalized}
-    record = model.source.record.with_origin("export", max_seq_length=description.max_seq_length, **settings)
+    record = model.source.record.with_origin(
+        "export", max_seq_length=description.max_seq_length, **settings
+    )
     bert = model.encoder.read_pretrained(record)
     modules = _pooling_modules(model, bert.weights)
     layers = _flow_layers(model)
@@ -53,7 +58,9 @@ def write_sentence_transformers(model: Embedder, description: Description, folde
 
 
 def _unsupported(what: str) -> ArgumentError:
-    return ArgumentError(f"format: sentence-transformers has no module for {what}, expected savedmodel or onnx")
+    return ArgumentError(
+        f"format: sentence-transformers has no module for {what}, expected savedmodel or onnx"
+    )
 
 
 def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list[Module]:
@@ -68,7 +75,11 @@ def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list
     counts = np.bincount([i % layers for i in pooling.layers], minlength=layers).astype(np.float32)
     modules = [_pool(width, _REDUCERS[pooling.reduce])]
     if counts[-1] < counts.sum():
-        settings = {"word_embedding_dimension": width, "layer_start": 1, "num_hidden_layers": layers}
+        settings = {
+            "word_embedding_dimension": width,
+            "layer_start": 1,
+            "num_hidden_layers": layers,
+        }
         modules.insert(0, ("WeightedLayerPooling", settings, {"layer_weights": counts}))
     return modules
 
@@ -84,7 +95,9 @@ def _flow_layers(model: Embedder) -> list[DenseLayer]:
     try:
         layers = [] if flow is None else flow.dense_layers()
     except ValueError as error:
-        raise ArgumentError(f"format: sentence-transformers: {error}, expected savedmodel or onnx") from error
+        raise ArgumentError(
+            f"format: sentence-transformers: {error}, expected savedmodel or onnx"
+        ) from error
     if low_dim > 0:
         mean = np.repeat(np.eye(low_dim), size // low_dim, axis=0) * (low_dim / size)
         last = layers.pop() if layers else DenseLayer(np.eye(size), np.zeros(size))

@@ -36,32 +36,44 @@ def write_savedmodel(model: Embedder, description: Description, folder: pathlib.
     with quiet_tensorflow(), tempfile.TemporaryDirectory() as scratch:
         # Clients that send ids need the vocabulary.
         vocabulary = pathlib.Path(scratch, "vocab.txt")
-        vocabulary.write_text("".join(f"{piece}\n" for piece in model.source.pretrained.vocab), encoding="utf-8")
+        vocabulary.write_text(
+            "".join(f"{piece}\n" for piece in model.source.pretrained.vocab), encoding="utf-8"
+        )
         module.vocabulary = tf.saved_model.Asset(str(vocabulary))
         tf.saved_model.save(module, str(folder), signatures=signatures, options=options)
     (folder / "assets.extra").mkdir()
     write_json(folder / "assets.extra" / DESCRIPTION_FILE, description)
     try:
         signatures = tf.saved_model.load(str(folder)).signatures
-        found = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
+        found = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))[
+            "embedding"
+        ].numpy()
     except tf.errors.OpError as error:
         reason = " ".join(error.message.split())
-        raise UserError(f"the SavedModel cannot be loaded again ({reason}); nothing was written") from error
+        raise UserError(
+            f"the SavedModel cannot be loaded again ({reason}); nothing was written"
+        ) from error
     write_warmup_requests(folder, folder.parent.name, signatures, description.max_seq_length)
     return found
 
 
 def write_warmup_requests(
-    version_folder: pathlib.Path, model_name: str, signatures: Mapping[str, Any], max_seq_length: int
+    version_folder: pathlib.Path,
+    model_name: str,
+    signatures: Mapping[str, Any],
+    max_seq_length: int,
 ) -> None:
     """Write the requests that TensorFlow Serving runs before it serves.
 
-    Each signature gets a short row, a row of `max_seq_length` pieces, and 32 of both kinds. The file is a TFRecord of
-    `PredictionLog`, see https://www.tensorflow.org/tfx/serving/saved_model_warmup; equal signatures give equal bytes.
+    Each signature gets a short row, a row of `max_seq_length` pieces, and 32 of both kinds. The
+    file is a TFRecord of `PredictionLog`, see
+    https://www.tensorflow.org/tfx/serving/saved_model_warmup; equal signatures give equal bytes.
     """
     short = min(4, max_seq_length)
     sizes = ([short], [max_seq_length], [short, max_seq_length] * 16)
-    with tf.io.TFRecordWriter(str(version_folder / "assets.extra" / "tf_serving_warmup_requests")) as writer:
+    with tf.io.TFRecordWriter(
+        str(version_folder / "assets.extra" / "tf_serving_warmup_requests")
+    ) as writer:
         for name, lengths in itertools.product(sorted(signatures), sizes):
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
@@ -69,7 +81,8 @@ def write_warmup_requests(
             for key, spec in signatures[name].structured_input_signature[1].items():
                 rows: Any = [" ".join(["word"] * k) for k in lengths]
                 if spec.dtype != tf.string:
-                    # The id 0, [PAD], is in every vocabulary; where the mask is 1, it is embedded like any other id.
+                    # The id 0, [PAD], is in every vocabulary; where the mask is 1, it is embedded
+                    # like any other id.
                     is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
                     rows = is_word.astype(np.int32) * (key == "input_mask")
                 request.inputs[key].CopyFrom(tf.make_tensor_proto(rows, dtype=spec.dtype))
@@ -83,12 +96,13 @@ _FEW_TOKENS = 128
 class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel.
 
-    Each accepts any number of rows, even 0, and pads to the longest sentence of the batch. An invalid input (rank,
-    length, an id outside the vocabulary) gives an InvalidArgument error that names the input. Bytes that are not UTF-8
-    are dropped, as in the original; an empty sentence is [CLS] and [SEP] alone.
+    Each accepts any number of rows, even 0, and pads to the longest sentence of the batch. An
+    invalid input (rank, length, an id outside the vocabulary) gives an InvalidArgument error that
+    names the input. Bytes that are not UTF-8 are dropped, as in the original; an empty sentence is
+    [CLS] and [SEP] alone.
 
-    The flow is folded if possible; otherwise it would take a tenth of the encoder's time for a single sentence. Folding
-    changes embeddings only by rounding.
+    The flow is folded if possible; otherwise it would take a tenth of the encoder's time for a
+    single sentence. Folding changes embeddings only by rounding.
     """
 
     def __init__(self, model: Embedder, description: Description) -> None:
@@ -97,12 +111,15 @@ class ServedBertFlow(tf.Module):
         encoder, flow = model.encoder, model.flow
         self._latents = latents_of(flow)
         if flow is not None:
-            self.flow_variables = list(flow.variables_by_path.values()) if self._latents == flow.forward else []
+            self.flow_variables = (
+                list(flow.variables_by_path.values()) if self._latents == flow.forward else []
+            )
             # A tf.function lets the signatures share its constants.
             spec = tf.TensorSpec([None, flow.event_size], tf.float32)
             self._latents = tf.function(self._latents, input_signature=[spec])
         pooled = encoder.in_bfloat16() if description.dtype == "bfloat16" else encoder
-        # Keras would also save a layer's functions with dropout, so the module holds only its variables.
+        # Keras would also save a layer's functions with dropout, so the module holds only its
+        # variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
         # A search box sends one text; what is faster for it is slower for many.
         self._pool = lambda tokens: tf.cond(
@@ -118,19 +135,27 @@ class ServedBertFlow(tf.Module):
         """Return `{"embedding": float32 [n, D]}` of strings [n] in UTF-8."""
         return {"embedding": self._embed(self._pool_texts(_of_rank(1, sentences, "sentences")))}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=f"sentence_{side}") for side in "ab"])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name=f"sentence_{side}") for side in "ab"]
+    )
     def similarity(self, sentence_a: tf.Tensor, sentence_b: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `{"cosine": float32 [n]}` of pairs of strings [n]."""
-        sentence_a, sentence_b = _of_rank(1, sentence_a, "sentence_a"), _of_rank(1, sentence_b, "sentence_b")
+        sentence_a, sentence_b = (
+            _of_rank(1, sentence_a, "sentence_a"),
+            _of_rank(1, sentence_b, "sentence_b"),
+        )
         n, m = tf.size(sentence_a), tf.size(sentence_b)
         check = tf.debugging.Assert(
-            tf.equal(n, m), ["sentence_b: found", m, "sentences, expected the number in sentence_a:", n]
+            tf.equal(n, m),
+            ["sentence_b: found", m, "sentences, expected the number in sentence_a:", n],
         )
         with tf.control_dependencies([check]):
             both = self._embed(self._pool_texts(tf.concat([sentence_a, sentence_b], axis=0)))
         return {"cosine": cosine_similarity(both[:n], both[n:])}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS]
+    )
     def embed_tokens(
         self, input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -139,7 +164,11 @@ class ServedBertFlow(tf.Module):
         tokens = {name: _of_rank(2, value, name) for name, value in tokens.items()}
         with tf.control_dependencies(self._token_checks(tokens)):
             tokens = {name: tf.identity(value) for name, value in tokens.items()}
-        return {"embedding": self._embed(self._unless_empty(tf.shape(input_mask)[0], lambda: self._pool(tokens)))}
+        return {
+            "embedding": self._embed(
+                self._unless_empty(tf.shape(input_mask)[0], lambda: self._pool(tokens))
+            )
+        }
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -153,16 +182,25 @@ class ServedBertFlow(tf.Module):
 
     def _pool_texts(self, sentences: tf.Tensor) -> tf.Tensor:
         length = self._description.max_seq_length
-        return self._unless_empty(tf.size(sentences), lambda: self._pool(self.tokenizer(sentences, length)))
+        return self._unless_empty(
+            tf.size(sentences), lambda: self._pool(self.tokenizer(sentences, length))
+        )
 
     def _unless_empty(self, n: tf.Tensor, pool: Callable[[], tf.Tensor]) -> tf.Tensor:
         # An encoder cannot run on a batch without rows.
         return tf.cond(n > 0, pool, lambda: tf.zeros([0, self._width]))
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
-        shape, max_positions = tf.shape(tokens["input_word_ids"]), self._max_positions or tf.int32.max
+        shape, max_positions = (
+            tf.shape(tokens["input_word_ids"]),
+            self._max_positions or tf.int32.max,
+        )
         num_types = self._num_types or tf.int32.max
-        ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": num_types}
+        ends = {
+            "input_word_ids": self.tokenizer.vocab_size,
+            "input_mask": 2,
+            "input_type_ids": num_types,
+        }
         has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
         # Each check is a condition and the message of its failure.
         checks = [
@@ -173,7 +211,11 @@ class ServedBertFlow(tf.Module):
             ),
         ]
         for name, end in ends.items():
-            found, least, most = tf.shape(tokens[name]), tf.reduce_min(tokens[name]), tf.reduce_max(tokens[name])
+            found, least, most = (
+                tf.shape(tokens[name]),
+                tf.reduce_min(tokens[name]),
+                tf.reduce_max(tokens[name]),
+            )
             message = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
             checks.append((tf.reduce_all(tf.equal(found, shape)), message))
             # An empty tensor passes, because its minimum is the largest int32.

@@ -29,22 +29,27 @@ def cached_embeddings(
 ) -> np.ndarray:
     """Return `stream.embed` of the sentences, cached on disk.
 
-    The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of encoder, pooling, padding and distinct sentences. A
-    damaged file is replaced. KEY has the fingerprint of `encoder.source`, so do not train the encoder.
+    The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of encoder, pooling, padding and
+    distinct sentences. A damaged file is replaced. KEY has the fingerprint of `encoder.source`, so
+    do not train the encoder.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
     key = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
     key += ["XLA"] if tf.config.optimizer.get_jit() else []
     digest = hashlib.sha256(repr(key).encode())
     sentences, rows = distinct(pieces)
-    digest.update(sentences.flat_values.numpy().tobytes() + sentences.row_lengths().numpy().tobytes())
+    digest.update(
+        sentences.flat_values.numpy().tobytes() + sentences.row_lengths().numpy().tobytes()
+    )
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npz"
     if (embeddings := _read(path)) is None:
         # The lock fails before the long computation if the folder is not writable.
         with locked(path, wait=True):
             if (embeddings := _read(path)) is None:
                 with new_file(path) as file, file.open("wb") as stream:
-                    embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
+                    embeddings = embed(
+                        encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max
+                    )
                     np.savez(stream, embeddings=embeddings)
     return embeddings[rows]
 

@@ -49,7 +49,9 @@ class Checkpoints:
         """
         results_path = self.run_dir / TRAIN_RESULTS_FILE
         is_trained = results_path.exists()
-        prefix = prefix or last_readable_checkpoint(self.run_dir, CHECKPOINT_NAME, self._kept, remove=not is_trained)
+        prefix = prefix or last_readable_checkpoint(
+            self.run_dir, CHECKPOINT_NAME, self._kept, remove=not is_trained
+        )
         if prefix:
             self._checkpoint.restore(prefix).assert_consumed()
             logging.info("Resumed from %s", prefix)
@@ -64,15 +66,24 @@ class Checkpoints:
 class Steps(tf_keras.callbacks.Callback):
     """Count and save steps; stop if values are not finite.
 
-    A checkpoint is written every `every` steps. `learned` are the trained variables. Only a worker with `writes`, the
-    chief, saves.
+    A checkpoint is written every `every` steps. `learned` are the trained variables. Only a worker
+    with `writes`, the chief, saves.
     """
 
     def __init__(
-        self, checkpoints: Checkpoints, every: int, learned: Sequence[tf.Variable], writes: bool = True
+        self,
+        checkpoints: Checkpoints,
+        every: int,
+        learned: Sequence[tf.Variable],
+        writes: bool = True,
     ) -> None:
         super().__init__()
-        self._checkpoints, self._every, self._learned, self._writes = checkpoints, every, learned, writes
+        self._checkpoints, self._every, self._learned, self._writes = (
+            checkpoints,
+            every,
+            learned,
+            writes,
+        )
         self.step = checkpoints.step
         self._saved_at = int(self.step)
 
@@ -109,7 +120,11 @@ class Signals(tf_keras.callbacks.Callback):
     def __enter__(self) -> "Signals":
         self.received = 0
         # Only the main thread can handle signals, and Ray trains in another thread.
-        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        signals = (
+            (signal.SIGINT, signal.SIGTERM)
+            if threading.current_thread() is threading.main_thread()
+            else ()
+        )
         self._handlers = {each: signal.signal(each, self._receive) for each in signals}
         return self
 
@@ -144,7 +159,9 @@ def fit(
         model.fit(batches, steps_per_epoch=left, callbacks=[steps, signals, *others], verbose=0)
     if signals.received:
         advice = "rerun the same command to resume"
-        logging.warning("Stopped by signal %d at step %d: %s", signals.received, int(steps.step), advice)
+        logging.warning(
+            "Stopped by signal %d at step %d: %s", signals.received, int(steps.step), advice
+        )
         raise KeyboardInterrupt
 
 
@@ -152,12 +169,19 @@ class Progress(tf_keras.callbacks.Callback):
     """Write TensorBoard logs; show a progress bar, or log progress ten times."""
 
     def __init__(
-        self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, hide_bar: bool | None = None
+        self,
+        step: tf.Variable,
+        total_steps: int,
+        output_dir: pathlib.Path,
+        every: int,
+        hide_bar: bool | None = None,
     ) -> None:
         super().__init__()
         self.step, self.total_steps, self.every = step, total_steps, every
         self.writer = tf.summary.create_file_writer(str(output_dir))
-        self.bar = tqdm(desc="train", initial=int(step), total=total_steps, unit="step", disable=hide_bar)
+        self.bar = tqdm(
+            desc="train", initial=int(step), total=total_steps, unit="step", disable=hide_bar
+        )
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         step = int(self.step)
@@ -167,7 +191,9 @@ class Progress(tf_keras.callbacks.Callback):
                     tf.summary.scalar(name, value)
         self.bar.set_postfix(logs, refresh=False)
         self.bar.update()
-        if self.bar.disable and (step % max(1, self.total_steps // 10) == 0 or step == self.total_steps):
+        if self.bar.disable and (
+            step % max(1, self.total_steps // 10) == 0 or step == self.total_steps
+        ):
             losses = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
             logging.info("  step %d of %d  %s", step, self.total_steps, losses)
 
@@ -180,13 +206,26 @@ class DevScores(tf_keras.callbacks.Callback):
     """Score dev at intervals; save the scores for a resumed run."""
 
     def __init__(
-        self, step: tf.Variable, every: int, path: pathlib.Path, measure: Callable[[], float], writes: bool = True
+        self,
+        step: tf.Variable,
+        every: int,
+        path: pathlib.Path,
+        measure: Callable[[], float],
+        writes: bool = True,
     ) -> None:
         super().__init__()
-        self.step, self.every, self._path, self._measure, self._writes = step, every, path, measure, writes
+        self.step, self.every, self._path, self._measure, self._writes = (
+            step,
+            every,
+            path,
+            measure,
+            writes,
+        )
         self.by_step: dict[int, float] = {}
         if path.exists():
-            self.by_step = read_json(path, dict[int, float], expected="dev scores by step", versioned=False)
+            self.by_step = read_json(
+                path, dict[int, float], expected="dev scores by step", versioned=False
+            )
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         if int(self.step) % self.every == 0:
@@ -195,11 +234,14 @@ class DevScores(tf_keras.callbacks.Callback):
     def score(self) -> float:
         step = int(self.step)
         if step not in self.by_step:
-            # Keras runs callbacks in the strategy's scope, where an encoder cannot run, so use another thread.
+            # Keras runs callbacks in the strategy's scope, where an encoder cannot run, so use
+            # another thread.
             with concurrent.futures.ThreadPoolExecutor(1) as thread:
                 score = thread.submit(self._measure).result()
             if not np.isfinite(score):
-                raise UserError(f"step {step}: found a dev score of {score}, expected a finite number")
+                raise UserError(
+                    f"step {step}: found a dev score of {score}, expected a finite number"
+                )
             self.by_step[step] = score
             if self._writes:
                 write_json(self._path, self.by_step)
@@ -222,6 +264,8 @@ class EarlyStopping(DevScores):
         if step == 0 or step % self.every:
             return False
         score = self.score()
-        best = max((value for at, value in self.by_step.items() if at < step), default=float("-inf"))
+        best = max(
+            (value for at, value in self.by_step.items() if at < step), default=float("-inf")
+        )
         logging.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
         return score <= best

@@ -23,7 +23,8 @@ def configure_devices(
     """Return the run's strategy: all GPUs, virtual CPUs, or one CPU.
 
     Call it once, before TensorFlow has used a device. A cluster of several workers gives a
-    `MultiWorkerMirroredStrategy`, which waits for all of them; each has one replica, on its GPU or CPU.
+    `MultiWorkerMirroredStrategy`, which waits for all of them; each has one replica, on its GPU or
+    CPU.
 
     Args:
       seed: TensorFlow's seed; None if nothing depends on it.
@@ -38,23 +39,31 @@ def configure_devices(
         tf.config.experimental.set_memory_growth(gpu, True)
     cpu = tf.config.list_physical_devices("CPU")[0]
     if wanted > 1 and len(tf.config.get_logical_device_configuration(cpu) or ()) < wanted:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * wanted)
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * wanted
+        )
     tf.config.optimizer.set_jit(use_xla)
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
     if cluster is not None and cluster.count > 1:
         if wanted or len(gpus) > 1:
-            raise UserError(f"TF_CONFIG: found {wanted or len(gpus)} devices, expected one for each worker")
+            raise UserError(
+                f"TF_CONFIG: found {wanted or len(gpus)} devices, expected one for each worker"
+            )
         try:
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (tf.errors.OpError, ValueError) as error:
-            raise UserError(f"TF_CONFIG: the workers cannot connect: {str(error).splitlines()[0]}") from error
+            raise UserError(
+                f"TF_CONFIG: the workers cannot connect: {str(error).splitlines()[0]}"
+            ) from error
     kind, count = ("cpu", wanted) if wanted else ("gpu", len(gpus)) if gpus else ("cpu", 1)
     if batch_size is not None and batch_size % count:
-        raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {count} replicas")
+        raise ArgumentError(
+            f"train_batch_size: found {batch_size}, expected a multiple of the {count} replicas"
+        )
     if count == 1 and not (wanted and gpus):
-        # Do not mirror a single replica, because closing a mirrored iterator may take a minute: it waits for a thread
-        # that may sleep for as long as the iterator has existed.
+        # Do not mirror a single replica, because closing a mirrored iterator may take a minute: it
+        # waits for a thread that may sleep for as long as the iterator has existed.
         return tf.distribute.get_strategy()
     return _strategy(kind, count)
 
@@ -62,7 +71,8 @@ def configure_devices(
 @functools.cache
 def _strategy(kind: str, count: int) -> tf.distribute.Strategy:
     """Return one cached strategy, because strategies cannot share variables."""
-    # On CPUs, TensorFlow's collective operations would fix the number of replicas for the rest of the process.
+    # On CPUs, TensorFlow's collective operations would fix the number of replicas for the rest of
+    # the process.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "cpu" and count > 1 else None
     return tf.distribute.MirroredStrategy([f"/{kind}:{i}" for i in range(count)], reduction)
 
@@ -101,5 +111,7 @@ class Workers:
         if self.cluster.count == 1:
             return batches
         # Without a known cardinality, the workers would ask each other for more data in every step.
-        endless = batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        endless = batches.apply(
+            tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        )
         return self.strategy.distribute_datasets_from_function(lambda context: endless)

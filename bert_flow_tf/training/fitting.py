@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
 
 Pairs = tuple[Sequence[str], Sequence[str], Sequence[float]]
-# The default 300 steps are like the original's 269 on the STS Benchmark. After fewer than 100, `learn` warns.
+# The default 300 steps are like the original's 269 on the STS Benchmark. After fewer than 100,
+# `learn` warns.
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
-# Fewer held-out sentences would give a poor estimate of the flow's effect; more would hardly improve it.
+# Fewer held-out sentences would give a poor estimate of the flow's effect; more would hardly
+# improve it.
 _HELD_OUT, _ENOUGH_HELD_OUT = range(10, 1001), 200
 _FEW_DIFFERENT = 100
 
@@ -54,8 +56,8 @@ class History:
       judgement: the change of Spearman's correlation on labelled pairs; None without pairs.
       witness: the change of a measure that needs no labels; None without held-out sentences.
       change: the isotropy before and after; None without held-out sentences.
-      thresholds: the cosine that one in 1,000 random pairs of held-out sentences exceeds, before and after; None with
-        fewer than 200 held-out sentences.
+      thresholds: the cosine that one in 1,000 random pairs of held-out sentences exceeds, before
+        and after; None with fewer than 200 held-out sentences.
     """
 
     losses: np.ndarray
@@ -85,8 +87,9 @@ class History:
 def hold_out(sentences: list[Any], settings: FitSettings) -> tuple[list[Any], list[Any]]:
     """Split sentences, or rows' numbers, into a training set and held-out ones.
 
-    Hold out `dev_fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at
-    most 1,000. Hold out nothing if it is 0, if they would be fewer than 10, or if less than a batch would remain.
+    Hold out `dev_fraction` of the distinct sentences, but at least 200 or a fifth of them,
+    whichever is fewer, and at most 1,000. Hold out nothing if it is 0, if they would be fewer than
+    10, or if less than a batch would remain.
     """
     fraction = settings.dev_fraction
     distinct = sorted(set(sentences))
@@ -121,21 +124,28 @@ def fit_sentences(
     """Learn a calibration of an encoder from sentences.
 
     Args:
-      encode: function from a list of sentences, and the progress bar's `label`, to embeddings [n, D].
+      encode: function from a list of sentences, and the progress bar's `label`, to embeddings [n,
+        D].
       reduce: function that follows the calibration, from [n, D].
 
     Raises:
-      UserError: there are fewer sentences than `batch_size`, `pairs` has another form, or `learn` fails.
+      UserError: there are fewer sentences than `batch_size`, `pairs` has another form, or `learn`
+        fails.
     """
     pairs = None if pairs is None else checked_pairs(pairs)
     # An empty line of a file is no sentence.
     texts = [text for text in sentence_list(sentences) if text.strip()]
     if len(texts) < settings.batch_size:
-        raise UserError(f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of one step")
+        raise UserError(
+            f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of "
+            "one step"
+        )
     _check_different(len(set(texts)), len(texts), settings.method)
     texts, held_out = hold_out(texts, settings)
     u = encode(texts, label="sentences")
-    return fitted(encode, u, len(u), settings, pairs, held_out, reduce, show_progress_bar=show_progress_bar)
+    return fitted(
+        encode, u, len(u), settings, pairs, held_out, reduce, show_progress_bar=show_progress_bar
+    )
 
 
 def compare(
@@ -150,16 +160,23 @@ def compare(
 ) -> list[Compared]:
     """Learn several calibrations of the same embeddings; return their measures.
 
-    The arguments are those of `fit_sentences`; of each list of sentences, `encode` is called once. The first row is the
-    encoder without a calibration. A method that fails, such as whitening of few sentences, is left out with a warning.
+    The arguments are those of `fit_sentences`; of each list of sentences, `encode` is called once.
+    The first row is the encoder without a calibration. A method that fails, such as whitening of
+    few sentences, is left out with a warning.
     """
     cached = functools.cache(lambda texts, label: encode(list(texts), label=label))
-    texts, histories, problems = sentence_list(sentences), dict[str, History](), dict[str, UserError]()
+    texts, histories, problems = (
+        sentence_list(sentences),
+        dict[str, History](),
+        dict[str, UserError](),
+    )
     options: Any = {"reduce": reduce, "show_progress_bar": show_progress_bar}
     for method in methods:
         one = dataclasses.replace(settings, method=method)
         try:
-            fitted = fit_sentences(lambda some, label: cached(tuple(some), label), texts, one, pairs, **options)
+            fitted = fit_sentences(
+                lambda some, label: cached(tuple(some), label), texts, one, pairs, **options
+            )
             histories[method] = fitted.history
         except UserError as error:
             problems[method] = error
@@ -169,15 +186,23 @@ def compare(
         warnings.warn(f"compare: {method} is left out: {problem}", stacklevel=3)
     # Not every method has a witness.
     first = max(histories.values(), key=lambda one: one.witness is not None)
-    return [compared("none", first, 0), *(compared(method, one, 1) for method, one in histories.items())]
+    return [
+        compared("none", first, 0),
+        *(compared(method, one, 1) for method, one in histories.items()),
+    ]
 
 
 def compared(method: str, history: History, side: int) -> Compared:
     """Return the figures before (`side` 0) or after (1) a calibration."""
     judged, change, cut = history.judgement, history.change, history.thresholds
-    values: dict[str, Any] = {"verdict": history.verdict.claim if side and history.verdict else None}
+    values: dict[str, Any] = {
+        "verdict": history.verdict.claim if side and history.verdict else None
+    }
     if judged:
-        values |= {"spearman": (judged.before, judged.after)[side], "auc": judged.auc and judged.auc[side]}
+        values |= {
+            "spearman": (judged.before, judged.after)[side],
+            "auc": judged.auc and judged.auc[side],
+        }
         values |= {"best_f1": judged.best_f1 and judged.best_f1[side]}
         values |= {"interval": (judged.low, judged.high)} if side else {}
     if history.witness:
@@ -195,7 +220,9 @@ def _check_different(different: int, count: int, method: str) -> None:
     if different < 2:
         raise UserError(f"fit: found one sentence {count:,} times, expected different ones")
     if different < _FEW_DIFFERENT:
-        meaning = f"a {method} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any others"
+        meaning = (
+            f"a {method} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any others"
+        )
         warnings.warn(f"fit: found {different} different sentences; {meaning}", stacklevel=4)
 
 
@@ -203,7 +230,13 @@ def fit_array(embeddings: np.ndarray, settings: FitSettings) -> Fitted:
     """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
     _check_different(len(np.unique(embeddings, axis=0)), len(embeddings), settings.method)
     rows, held_out = hold_out(list(range(len(embeddings))), settings)
-    return fitted(lambda rows, label: embeddings[rows], embeddings[rows], len(rows), settings, held_out=held_out)
+    return fitted(
+        lambda rows, label: embeddings[rows],
+        embeddings[rows],
+        len(rows),
+        settings,
+        held_out=held_out,
+    )
 
 
 def fitted(
@@ -225,7 +258,9 @@ def fitted(
       held_out: sentences, or numbers of rows, that are not among `embeddings`.
       reduce: function that follows the calibration, from [n, D].
     """
-    encode_held_out, encode_pairs = (functools.partial(encode, label=label) for label in ("held out", "pairs"))
+    encode_held_out, encode_pairs = (
+        functools.partial(encode, label=label) for label in ("held out", "pairs")
+    )
     dev = encode_held_out(held_out) if held_out else None
     calibration, config, losses, learned = learn(settings, embeddings, rows, dev, show_progress_bar)
 
@@ -234,9 +269,12 @@ def fitted(
 
     judged = None if pairs is None else judge(encode_pairs, calibrate, *pairs)
     is_text = bool(held_out) and isinstance(held_out[0], str)
-    # The rule of docs/witness.md was right in 36 of 43 claims about sn, which is too few; natsv was not studied.
+    # The rule of docs/witness.md was right in 36 of 43 claims about sn, which is too few; natsv was
+    # not studied.
     has_witness = is_text and not settings.method.startswith(("sn", "natsv"))
-    witnessed = witness(encode_held_out, calibrate, held_out, settings.seed) if has_witness else None
+    witnessed = (
+        witness(encode_held_out, calibrate, held_out, settings.seed) if has_witness else None
+    )
     sides = None if dev is None else (dev, np.asarray(calibration.forward(dev)))
     change = None if sides is None else Change(*map(measure_isotropy, sides))
     cuts = None
@@ -245,9 +283,13 @@ def fitted(
         # Rows of zeros have no cosine.
         if all(side.any(axis=1).all() for side in both):
             cuts = threshold(both[0]), threshold(both[1])
-    training = Training(settings={"sentences": rows, "held_out": len(held_out), **learned}, seed=settings.seed)
+    training = Training(
+        settings={"sentences": rows, "held_out": len(held_out), **learned}, seed=settings.seed
+    )
     history = History(losses, judged, witnessed, change, cuts)
-    return Fitted(calibration, Flow(config=config, training=training, verdict=history.verdict), history)
+    return Fitted(
+        calibration, Flow(config=config, training=training, verdict=history.verdict), history
+    )
 
 
 def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
@@ -261,13 +303,17 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
             expected = f"expected more than the {width} channels, or soft-whitening-0.1"
             raise UserError(f"fit: found {n:,} different sentences for {method}, {expected}")
         if n < 2 * rank:
-            meaning = f"fewer than twice the {rank} directions of {method} fit these better than other sentences"
+            meaning = (
+                f"fewer than twice the {rank} directions of {method} fit these better than "
+                "other sentences"
+            )
             warnings.warn(f"fit: found {n:,} different sentences; {meaning}", stacklevel=6)
     with _user_errors():
         mean, matrix = affine_calibration(method, embeddings)
         if not np.isfinite(matrix).all():
             raise ValueError("found embeddings that do not vary, expected different ones")
-    # whitening-D keeps D channels; zeros keep the width of the embeddings, and `truncate_dim=D` cuts them.
+    # whitening-D keeps D channels; zeros keep the width of the embeddings, and `truncate_dim=D`
+    # cuts them.
     return AffineMap(width, mean, np.pad(matrix, ((0, 0), (0, width - matrix.shape[1]))))
 
 
@@ -281,7 +327,9 @@ def checked_pairs(pairs: Any) -> Pairs:
         is_valid = False
     if not is_valid:
         found = f"{pairs!r:.40}"
-        raise ArgumentError(f"pairs: found {found}, expected (first sentences, second sentences, scores)")
+        raise ArgumentError(
+            f"pairs: found {found}, expected (first sentences, second sentences, scores)"
+        )
     check_pairs(a, b, scores)
     return a, b, scores
 
@@ -305,7 +353,10 @@ def learn(
     if isinstance(embeddings, np.ndarray) and settings.method != "flow":
         learned = affine_map(settings.method, embeddings)
         return learned, None, np.empty(0, np.float32), {"method": settings.method}
-    given: dict[str, Any] = {"batch_size": settings.batch_size, "learning_rate": settings.learning_rate}
+    given: dict[str, Any] = {
+        "batch_size": settings.batch_size,
+        "learning_rate": settings.learning_rate,
+    }
     epochs = settings.epochs or float(max(1, math.ceil(_ENOUGH_STEPS * settings.batch_size / rows)))
     config = flow_config(settings.flow_model_config)
     is_array = isinstance(embeddings, np.ndarray)
@@ -313,16 +364,23 @@ def learn(
     stops_early = is_array and held_out is not None and settings.epochs is None and epochs > 1
     shown = show_progress_bar if is_array else False
     with _user_errors():
-        calibrator = glow.FlowCalibrator(config, epochs, seed=settings.seed, show_progress_bar=shown, **given)
+        calibrator = glow.FlowCalibrator(
+            config, epochs, seed=settings.seed, show_progress_bar=shown, **given
+        )
         if isinstance(embeddings, np.ndarray):
             calibrator.fit(embeddings, held_out=held_out if stops_early else None)
             epochs = calibrator.n_steps_ * settings.batch_size / rows if stops_early else epochs
         else:
             _learn_blocks(calibrator, embeddings, int(rows * epochs), show_progress_bar)
     if not stops_early and calibrator.n_steps_ < _FEW_STEPS:
-        advice = f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more sentences or epochs"
+        advice = (
+            f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more "
+            "sentences or epochs"
+        )
         # With this level, the warning names the line that called `BertFlow.fit`.
-        warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=6)
+        warnings.warn(
+            f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=6
+        )
     learned_settings = {"steps": calibrator.n_steps_, "epochs": epochs, **given}
     return calibrator.flow_, calibrator.config_, calibrator.losses_, learned_settings
 
@@ -335,7 +393,9 @@ def _learn_blocks(
 ) -> None:
     if left < calibrator.batch_size:
         found = f"{left} rows in {calibrator.epochs} epochs"
-        raise ValueError(f"found {found}, expected at least the {calibrator.batch_size} of one step")
+        raise ValueError(
+            f"found {found}, expected at least the {calibrator.batch_size} of one step"
+        )
     generator = np.random.default_rng([calibrator.seed, 2])
     endless = itertools.chain.from_iterable(blocks(generator) for _ in itertools.count())
     hide_bar = None if show_progress_bar is None else not show_progress_bar

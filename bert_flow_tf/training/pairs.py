@@ -16,7 +16,8 @@ SHUFFLE_BUFFER = 1000
 # This many sentences are embedded together, so that sentences of similar length share a batch.
 SENTENCES_AHEAD = 2048
 Tokens = dict[str, tf.Tensor]
-# An `Embed` function maps rows of `Pairs.pieces` and their numbers in the run, both int64 [k], to embeddings [k, D].
+# An `Embed` function maps rows of `Pairs.pieces` and their numbers in the run, both int64 [k], to
+# embeddings [k, D].
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -56,8 +57,12 @@ def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
     return examples.labels.astype(np.float32) / np.float32(task.label_max)
 
 
-def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:
-    sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
+def tokenize_pairs(
+    tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int
+) -> Pairs:
+    sentences = [
+        s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair
+    ]
     return Pairs(tokenize(tokenizer, sentences, max_seq_length), labels)
 
 
@@ -82,12 +87,18 @@ def duplicate(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
                 if copy and masked:
                     masked[generator.integers(len(masked))] = mask_id
                 rows.append(masked)
-    return Pairs(tf.ragged.constant(rows, tf.int32, ragged_rank=1), np.repeat(pairs.labels, dupe_factor))
+    return Pairs(
+        tf.ragged.constant(rows, tf.int32, ragged_rank=1), np.repeat(pairs.labels, dupe_factor)
+    )
 
 
 def fingerprint(pairs: Pairs) -> str:
     digest = hashlib.sha256()
-    for array in (pairs.pieces.flat_values.numpy(), pairs.pieces.row_lengths().numpy(), pairs.labels):
+    for array in (
+        pairs.pieces.flat_values.numpy(),
+        pairs.pieces.row_lengths().numpy(),
+        pairs.labels,
+    ):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
@@ -96,8 +107,8 @@ def fingerprint(pairs: Pairs) -> str:
 def ordered(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
     """Return an endless dataset of step numbers and pairs' indices, int64 [batch_size].
 
-    As in the original, a buffer of 1,000 pairs shuffles every epoch differently, and a batch may span epochs. A second
-    iteration over the same dataset would have another order.
+    As in the original, a buffer of 1,000 pairs shuffles every epoch differently, and a batch may
+    span epochs. A second iteration over the same dataset would have another order.
     """
     indices = tf.data.Dataset.range(num_pairs)
     indices = indices.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
@@ -105,12 +116,17 @@ def ordered(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
 
 
 def token_batches(
-    pairs: Pairs, order: tf.data.Dataset, pack: Callable[[tf.RaggedTensor], Tokens], skip_steps: int, rows: slice
+    pairs: Pairs,
+    order: tf.data.Dataset,
+    pack: Callable[[tf.RaggedTensor], Tokens],
+    skip_steps: int,
+    rows: slice,
 ) -> tf.data.Dataset:
     """Return endless batches of token ids [batch, 2, t] and labels [batch].
 
-    The order depends only on the seed, so `skip_steps` resumes exactly where an interrupted run stopped. `rows` selects
-    a worker's part of each batch. For dropout, the input `occurrence`, int64 [batch, 2], numbers a run's sentences.
+    The order depends only on the seed, so `skip_steps` resumes exactly where an interrupted run
+    stopped. `rows` selects a worker's part of each batch. For dropout, the input `occurrence`,
+    int64 [batch, 2], numbers a run's sentences.
 
     Args:
       order: the dataset of `ordered`.
@@ -123,19 +139,27 @@ def token_batches(
         indices = indices[rows]
         sentences = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
         tokens = pack(tf.gather(pairs.pieces, sentences))
-        inputs = {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
+        inputs = {
+            name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()
+        }
         return inputs | {"occurrence": step * 2 * size + numbers}, tf.gather(labels, indices)
 
     return for_replicas(order.skip(skip_steps).map(batch, num_parallel_calls=1, deterministic=True))
 
 
 def embedded_batches(
-    pairs: Pairs, order: tf.data.Dataset, embed: Embed, width: int, steps: int, skip_steps: int, rows: slice
+    pairs: Pairs,
+    order: tf.data.Dataset,
+    embed: Embed,
+    width: int,
+    steps: int,
+    skip_steps: int,
+    rows: slice,
 ) -> tf.data.Dataset:
     """Return the batches of `token_batches` as embeddings [batch, 2, width].
 
-    `embed` gets the sentences of many steps at once, so that sentences of similar length share a batch. The groups do
-    not depend on `skip_steps`, so a resumed run has the same bits.
+    `embed` gets the sentences of many steps at once, so that sentences of similar length share a
+    batch. The groups do not depend on `skip_steps`, so a resumed run has the same bits.
     """
     size = order.element_spec[1].shape[0]
     group = max(1, SENTENCES_AHEAD // (2 * size))
@@ -148,9 +172,14 @@ def embedded_batches(
             indices = indices[:, rows]
             occurrences = step[:, np.newaxis, np.newaxis] * 2 * size + numbers
             embeddings = embed(_sentences(indices), occurrences.reshape(-1))
-            yield from zip(embeddings.reshape(*occurrences.shape, width), pairs.labels[indices], strict=True)
+            yield from zip(
+                embeddings.reshape(*occurrences.shape, width), pairs.labels[indices], strict=True
+            )
 
-    specs = (tf.TensorSpec([len(numbers), 2, width]), tf.TensorSpec([len(numbers)], pairs.labels.dtype))
+    specs = (
+        tf.TensorSpec([len(numbers), 2, width]),
+        tf.TensorSpec([len(numbers)], pairs.labels.dtype),
+    )
     batches = tf.data.Dataset.from_generator(embedded, output_signature=specs).skip(steps_done)
     return for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))
 
@@ -159,6 +188,7 @@ def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
     """Prefetch batches; let each replica get its part of every batch."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    # There is nothing to tune, and the tuning thread would delay the iterator's end, see `configure_devices`.
+    # There is nothing to tune, and the tuning thread would delay the iterator's end, see
+    # `configure_devices`.
     options.autotune.enabled = False
     return batches.prefetch(2).with_options(options)

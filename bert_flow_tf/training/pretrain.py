@@ -26,7 +26,13 @@ from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.model.provenance import encoder_record
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, check_run, locked_run, start_run
+from bert_flow_tf.runs.folder import (
+    CHECKPOINT_NAME,
+    TRAIN_RESULTS_FILE,
+    check_run,
+    locked_run,
+    start_run,
+)
 from bert_flow_tf.runs.record import MASKED_LM, Model, RunConfig, Training, TrainingResults, made_by
 from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import callbacks
@@ -35,7 +41,8 @@ from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
 from bert_flow_tf.training.train import Stages, write_results
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
-# BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces. These shares are cumulative.
+# BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces. These
+# shares are cumulative.
 _MASKED, _KEPT = 0.8, 0.9
 
 
@@ -55,10 +62,12 @@ def pretrain(
     Args:
       sentences: sentences or paragraphs; empty ones are ignored.
       overwrite: True to replace the encoder folder and start again.
-      show_progress_bar: None shows it on a terminal only; False also hides the dev losses on stderr.
+      show_progress_bar: None shows it on a terminal only; False also hides the dev losses on
+        stderr.
 
     Raises:
-      UserError: see `check_run`; the text or a setting is invalid; a loss is not finite; the disk is full.
+      UserError: see `check_run`; the text or a setting is invalid; a loss is not finite; the disk
+        is full.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
     check_installed("official", "models", "pretrain")
@@ -123,15 +132,21 @@ def _remove_checkpoints(run_dir: pathlib.Path) -> None:
 def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.RaggedTensor:
     """Return word pieces, int32 [n, (t)], in rows of at most `size`."""
     pieces = stream.tokenize(tokenizer, sentence_list(sentences), 2**31)
-    lengths = [min(size, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, size)]
+    lengths = [
+        min(size, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, size)
+    ]
     if not lengths:
         raise UserError("sentences: found no text, expected sentences or paragraphs")
     return tf.RaggedTensor.from_row_lengths(pieces.flat_values, np.array(lengths, np.int64))
 
 
-def _run_config(source: EncoderSource, settings: PretrainSettings, pieces: tf.RaggedTensor) -> RunConfig:
+def _run_config(
+    source: EncoderSource, settings: PretrainSettings, pieces: tf.RaggedTensor
+) -> RunConfig:
     # The encoder does not depend on the interval of checkpoints.
-    flags = {name: value for name, value in vars(settings).items() if name != "save_checkpoints_steps"}
+    flags = {
+        name: value for name, value in vars(settings).items() if name != "save_checkpoints_steps"
+    }
     sentences, encoder = int(pieces.nrows()), encoder_record(source)
     tuning = {name: value for name, value in flags.items() if name != "seed"}
     learned = Training(
@@ -154,19 +169,24 @@ def compiled_model(source: EncoderSource, settings: PretrainSettings) -> MaskedL
     """Return the encoder with a new head and TF1 BERT's optimiser.
 
     Raises:
-      UserError: the encoder cannot be loaded, or has fewer positions than `settings.max_seq_length`.
+      UserError: the encoder cannot be loaded, or has fewer positions than
+        `settings.max_seq_length`.
     """
     encoder = SentenceEncoder(source, "avg", trainable=True)
     length, limit = settings.max_seq_length, encoder.max_seq_length
     if limit and length > limit:
-        raise ArgumentError(f"max_seq_length: found {length}, expected at most the encoder's {limit} positions")
+        raise ArgumentError(
+            f"max_seq_length: found {length}, expected at most the encoder's {limit} positions"
+        )
     if (config := encoder.bert_config) is None:
         raise UserError(f"{source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
     name = config.hidden_act
     is_gelu = name.startswith("gelu")
     model = MaskedLanguageModel(
         encoder,
-        activation=functools.partial(tf.nn.gelu, approximate=name == "gelu_tanh") if is_gelu else name,
+        activation=functools.partial(tf.nn.gelu, approximate=name == "gelu_tanh")
+        if is_gelu
+        else name,
         initializer_range=config.initializer_range,
         seed=settings.seed,
     )
@@ -201,7 +221,9 @@ def _fit(
             tf.summary.scalar("dev_loss", loss)
         perplexity = math.exp(min(loss, 700.0))
         if not hide_bar:
-            line = f"step {at} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})"
+            line = (
+                f"step {at} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})"
+            )
             tqdm.write(line, file=sys.stderr)
         return loss
 
@@ -232,8 +254,9 @@ def masked(
 ) -> tuple[Inputs, tf.Tensor]:
     """Mask word pieces as BERT does (Devlin et al. 2019, section 3.1).
 
-    As in TF1's `create_masked_lm_predictions`, a sentence of m ids, [CLS] and [SEP] included, has `masked_lm_prob * m`
-    predictions, but at least one. The masks depend on the seed and the sentence's number, not on its batch.
+    As in TF1's `create_masked_lm_predictions`, a sentence of m ids, [CLS] and [SEP] included, has
+    `masked_lm_prob * m` predictions, but at least one. The masks depend on the seed and the
+    sentence's number, not on its batch.
 
     Args:
       tokens: dict of int32 [n, t] from `Tokenizer.pack`.
@@ -245,11 +268,14 @@ def masked(
     ids, length = tokens["input_word_ids"], tf.reduce_sum(tokens["input_mask"], axis=1)
     position = tf.range(tf.shape(ids)[1])
     draws = tf.map_fn(
-        lambda number: tf.random.stateless_uniform([settings.max_seq_length, 3], [settings.seed, number], alg="philox"),
+        lambda number: tf.random.stateless_uniform(
+            [settings.max_seq_length, 3], [settings.seed, number], alg="philox"
+        ),
         numbers,
         fn_output_signature=tf.float32,
     )
-    # These random numbers [n, t] choose the pieces to predict, the kind of change, and the random piece.
+    # These random numbers [n, t] choose the pieces to predict, the kind of change, and the random
+    # piece.
     order, action, other = tf.unstack(draws[:, : tf.size(position)], axis=2)
     share = tf.cast(length, tf.float64) * tf.constant(settings.masked_lm_prob, tf.float64)
     count = tf.maximum(tf.cast(tf.round(share), tf.int32), 1)
@@ -257,27 +283,38 @@ def masked(
     rank = tf.argsort(tf.argsort(tf.where(is_candidate, order, 1.0), stable=True))
     predicted = is_candidate & (rank < count[:, tf.newaxis])
     random_piece = tf.cast(other * tokenizer.vocab_size, tf.int32)
-    changed = tf.where(action < _MASKED, tokenizer.mask_id, tf.where(action < _KEPT, ids, random_piece))
+    changed = tf.where(
+        action < _MASKED, tokenizer.mask_id, tf.where(action < _KEPT, ids, random_piece)
+    )
     changed_tokens = tokens | {"input_word_ids": tf.where(predicted, changed, ids)}
     return changed_tokens, tf.where(predicted, ids, NOT_PREDICTED)
 
 
 def masked_batches(
-    pieces: tf.RaggedTensor, tokenizer: Tokenizer, settings: PretrainSettings, *, skip_steps: int = 0
+    pieces: tf.RaggedTensor,
+    tokenizer: Tokenizer,
+    settings: PretrainSettings,
+    *,
+    skip_steps: int = 0,
 ) -> tf.data.Dataset:
     """Return endless batches of `MaskedLanguageModel`'s inputs and labels.
 
-    Each epoch has its own order; a batch may span epochs. Order and masks depend only on the seed, so `skip_steps`
-    resumes exactly where an interrupted run stopped.
+    Each epoch has its own order; a batch may span epochs. Order and masks depend only on the seed,
+    so `skip_steps` resumes exactly where an interrupted run stopped.
     """
     count, size = pieces.nrows(tf.int64), settings.train_batch_size
 
     def batch(step: tf.Tensor) -> tuple[Inputs, tf.Tensor]:
         numbers = step * size + tf.range(size, dtype=tf.int64)
         epochs = numbers // count
-        seeds = tf.stack([tf.fill([size], tf.constant(settings.seed, tf.int64)), epochs, tf.zeros_like(epochs)], 1)
+        seeds = tf.stack(
+            [tf.fill([size], tf.constant(settings.seed, tf.int64)), epochs, tf.zeros_like(epochs)],
+            1,
+        )
         # This operation does not need the permutation in memory.
-        rows = tf.raw_ops.RandomIndexShuffle(index=numbers % count, seed=seeds, max_index=tf.fill([size], count - 1))
+        rows = tf.raw_ops.RandomIndexShuffle(
+            index=numbers % count, seed=seeds, max_index=tf.fill([size], count - 1)
+        )
         tokens = tokenizer.pack(tf.gather(pieces, rows), settings.max_seq_length)
         inputs, labels = masked(tokenizer, settings, tokens, numbers)
         return inputs | {"occurrence": numbers}, labels

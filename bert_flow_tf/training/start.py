@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 def check(settings: RunSettings) -> None:
     """Raise `UserError` for an unknown name or an unreadable file."""
-    data, model, scoring, training = settings.data, settings.model, settings.scoring, settings.training
+    data, model, scoring, training = (
+        settings.data,
+        settings.model,
+        settings.scoring,
+        settings.training,
+    )
     check_handle(model.bert_hub, "bert_hub")
     check_handle(model.preprocess_hub, "preprocess_hub")
     check_pooling(model.sentence_embedding_type)
@@ -31,16 +36,26 @@ def check(settings: RunSettings) -> None:
     task, stops_early = get_task(data.task_name), training.do_train and training.early_stopping
     task_folder(task, data.data_dir)
     if scoring.do_predict and not task.is_regression:
-        raise ArgumentError(f"do_predict: found task {task.name}, expected one scored by similarity")
+        raise ArgumentError(
+            f"do_predict: found task {task.name}, expected one scored by similarity"
+        )
     if scoring.auc and task.metric != "auc":
         raise ArgumentError(f"auc: found task {task.name}, expected one with two labels")
-    if (scoring.do_eval or stops_early) and not read_split(task, data.data_dir, "dev").has_labels and stops_early:
-        raise ArgumentError(f"early_stopping: found task {task.name}, expected one whose dev set has scores")
+    if (
+        (scoring.do_eval or stops_early)
+        and not read_split(task, data.data_dir, "dev").has_labels
+        and stops_early
+    ):
+        raise ArgumentError(
+            f"early_stopping: found task {task.name}, expected one whose dev set has scores"
+        )
     for split in scoring.prediction_splits if scoring.do_predict else ():
         read_split(task, data.data_dir, split)
 
 
-def train_and_score(settings: RunSettings, score: "Callable[[Trained], None] | None" = None) -> None:
+def train_and_score(
+    settings: RunSettings, score: "Callable[[Trained], None] | None" = None
+) -> None:
     """Train, evaluate and predict; call `score` with the model at the end.
 
     The workers in TF_CONFIG train together; only the chief writes, evaluates and predicts.

@@ -28,7 +28,8 @@ from bert_flow_tf.training.devices import Workers
 from bert_flow_tf.training.pairs import Pairs, embedded_batches, token_batches
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
-# A `Batches` function takes the number of steps, the steps to skip and this worker's rows of each batch.
+# A `Batches` function takes the number of steps, the steps to skip and this worker's rows of each
+# batch.
 Batches = Callable[[int, int, slice], tf.data.Dataset]
 
 
@@ -46,11 +47,18 @@ class Trainer:
         training: TrainingSettings,
         workers: Workers,
     ) -> None:
-        self._folder, self._config, self._training, self._workers = folder, config, training, workers
+        self._folder, self._config, self._training, self._workers = (
+            folder,
+            config,
+            training,
+            workers,
+        )
         self.model, self.record = model, config.model
         optimizers = {"optimizer": model.optimizer, "flow_optimizer": model.flow_optimizer}
         parts = checkpoint_parts(model, config.encoder_trained)
-        self._checkpoints = callbacks.Checkpoints(folder, KEEP_CHECKPOINT_MAX, **optimizers, **parts)
+        self._checkpoints = callbacks.Checkpoints(
+            folder, KEEP_CHECKPOINT_MAX, **optimizers, **parts
+        )
         self._restored = self._checkpoints.restore() if workers.is_chief else None
 
     @property
@@ -68,7 +76,8 @@ class Trainer:
         self._batches = batches
         if self._workers.is_chief and not self._restored:
             if self._training.flow_ddi:
-                # Like the original's hook, embed each pair's first sentence, with dropout; training skips this batch.
+                # Like the original's hook, embed each pair's first sentence, with dropout; training
+                # skips this batch.
                 inputs, _ = next(iter(batches(1, 0, slice(None))))
                 self.model.flow.initialize_from_data(self.model.embed(inputs, training=True)[::2])
             self._checkpoints.save()
@@ -87,13 +96,18 @@ class Trainer:
         every, others = training.save_checkpoints_steps, list[tf_keras.callbacks.Callback]()
         if training.early_stopping:
             every, path = epoch_steps, self._folder / "early_stopping.json"
-            stopping = callbacks.EarlyStopping(step, every, path, dev_score, writes=workers.is_chief)
-            # Check now, because a run may have been killed after its last checkpoint and before its last score.
+            stopping = callbacks.EarlyStopping(
+                step, every, path, dev_score, writes=workers.is_chief
+            )
+            # Check now, because a run may have been killed after its last checkpoint and before its
+            # last score.
             if stopping.should_stop():
                 return
             others = [stopping]
         if workers.is_chief:
-            others.insert(0, callbacks.Progress(step, total_steps, self._folder, training.log_every_step))
+            others.insert(
+                0, callbacks.Progress(step, total_steps, self._folder, training.log_every_step)
+            )
         learned = self.model.supervised_variables + self.model.flow_variables
         steps = callbacks.Steps(self._checkpoints, every, learned, writes=workers.is_chief)
         skipped, rows = int(training.flow_ddi), workers.cluster.rows(training.train_batch_size)
@@ -118,7 +132,9 @@ def new_batches(
     """Choose cached embeddings, embeddings with dropout, or tokens; `order` is `pairs.ordered`."""
     encoder, length, pad = model.encoder, settings.max_seq_length, settings.pad_to_max_seq_length
     if training.cache_embeddings:
-        cached = cached_embeddings(encoder, tokenizer, pairs.pieces, length, cache_dir=cache_dir, pad_to_max=pad)
+        cached = cached_embeddings(
+            encoder, tokenizer, pairs.pieces, length, cache_dir=cache_dir, pad_to_max=pad
+        )
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return cached[sentences]
@@ -127,7 +143,9 @@ def new_batches(
         batcher = dropout_batcher(encoder, tokenizer, length, seed=training.seed, pad_to_max=pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-            return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)
+            return batcher.encode_pieces(
+                tf.gather(pairs.pieces, sentences), occurrences=occurrences
+            )
 
     else:
         pack = functools.partial(tokenizer.pack, max_seq_length=length, pad_to_max=pad)
@@ -144,16 +162,24 @@ def compiled_model(
     total_steps: int,
 ) -> SiameseBertFlow:
     """Return a run's model with its initial weights and both optimisers."""
-    options: dict[str, Any] = {"num_labels": config.num_labels, "losses": losses, "seed": training.seed}
+    options: dict[str, Any] = {
+        "num_labels": config.num_labels,
+        "losses": losses,
+        "seed": training.seed,
+    }
     model = build_model(source, config.model, **options, trainable=config.encoder_trained)
     loaded = load_init_checkpoint(model, init_checkpoint)
     warmup_steps = int(total_steps * training.warmup_proportion)
     schedule = WarmupLinearDecay(training.learning_rate, total_steps, warmup_steps)
-    flow_optimizer = AdamWeightDecay(training.flow_learning_rate, name="flow_adam") if losses.flow_loss else None
+    flow_optimizer = (
+        AdamWeightDecay(training.flow_learning_rate, name="flow_adam") if losses.flow_loss else None
+    )
     model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
     if training.flow_ddi and "flow" in loaded:
         expected = "expected one of them"
-        raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={init_checkpoint}, {expected}")
+        raise ArgumentError(
+            f"flow_ddi: found true with a flow in --init_checkpoint={init_checkpoint}, {expected}"
+        )
     return model
 
 
@@ -172,7 +198,10 @@ class Stages:
 
 
 def write_results(
-    config: RunConfig, checkpoints: callbacks.Checkpoints, stages: Stages, dev_losses: dict[int, float]
+    config: RunConfig,
+    checkpoints: callbacks.Checkpoints,
+    stages: Stages,
+    dev_losses: dict[int, float],
 ) -> TrainingResults:
     """Write and return a finished run's `train_results.json`."""
     results = TrainingResults(

@@ -19,7 +19,9 @@ from tests.bert_flow_tf.sample_pairs import VOCAB
 SMALL_VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the", "cat", "##s", "sat", "."]
 
 LENGTHS = {"word": 11, "position": 10, "token_type": 2}
-DENSE = {f"attention.{name}": (8, 8) for name in ("self.query", "self.key", "self.value", "output.dense")}
+DENSE = {
+    f"attention.{name}": (8, 8) for name in ("self.query", "self.key", "self.value", "output.dense")
+}
 DENSE |= {"intermediate.dense": (12, 8), "output.dense": (8, 12)}
 
 
@@ -27,7 +29,9 @@ def pytest_configure():
     """Make four virtual CPUs, before TensorFlow does anything."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if tf.config.get_logical_device_configuration(cpu) is None:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * 4
+        )
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +56,24 @@ def encoder(tiny_source):
 def small_hugging_face_dir(tmp_path_factory):
     """Hugging Face folder of a random, cased, 1-layer BERT with dropout 0.5."""
     folder = tmp_path_factory.mktemp("small_hugging_face")
-    config = {"model_type": "bert", "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "type_vocab_size": 2}
-    config |= {"intermediate_size": 12, "max_position_embeddings": 10, "num_attention_heads": 2, "hidden_act": "gelu"}
-    config |= {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5, "layer_norm_eps": 1e-12}
+    config = {
+        "model_type": "bert",
+        "vocab_size": 11,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "type_vocab_size": 2,
+    }
+    config |= {
+        "intermediate_size": 12,
+        "max_position_embeddings": 10,
+        "num_attention_heads": 2,
+        "hidden_act": "gelu",
+    }
+    config |= {
+        "hidden_dropout_prob": 0.5,
+        "attention_probs_dropout_prob": 0.5,
+        "layer_norm_eps": 1e-12,
+    }
     shapes = {f"embeddings.{name}_embeddings.weight": (n, 8) for name, n in LENGTHS.items()}
     shapes |= {"embeddings.LayerNorm.weight": (8,), "embeddings.LayerNorm.bias": (8,)}
     shapes |= {"pooler.dense.weight": (8, 8), "pooler.dense.bias": (8,)}
@@ -64,7 +83,9 @@ def small_hugging_face_dir(tmp_path_factory):
     for part in ("attention.output", "output"):
         shapes |= {f"encoder.layer.0.{part}.LayerNorm.{kind}": (8,) for kind in ("weight", "bias")}
     rng = np.random.default_rng(0)
-    tensors = {f"bert.{name}": rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    tensors = {
+        f"bert.{name}": rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()
+    }
     safetensors.numpy.save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "vocab.txt").write_text("\n".join(SMALL_VOCAB) + "\n")
@@ -102,15 +123,27 @@ def sts_run(tiny_trio, built_once):
     def train(root):
         stsb = small_runs.write_stsb(root / "STS-B", small_runs.TINY_WORDS[:25], (12, 12, 12))
         settings = {**tiny_trio}
-        settings |= {"task_name": "STS-B", "data_dir": str(stsb), "output_parent_dir": str(root), "exp_name": "run"}
-        settings |= {"do_train": True, "do_predict": True, "num_train_epochs": 1.0, "train_batch_size": 4}
+        settings |= {
+            "task_name": "STS-B",
+            "data_dir": str(stsb),
+            "output_parent_dir": str(root),
+            "exp_name": "run",
+        }
+        settings |= {
+            "do_train": True,
+            "do_predict": True,
+            "num_train_epochs": 1.0,
+            "train_batch_size": 4,
+        }
         settings |= {"sentence_embedding_type": "avg-last-2", "max_seq_length": 8}
         small_runs.run(settings, flow=1, flow_loss=1, num_examples=0)
         (root / "place.json").write_text(json.dumps(str(root)))
 
     root = built_once("sts_run", train)
     config = (
-        (root / "run" / "config.json").read_text().replace(json.loads((root / "place.json").read_text()), str(root))
+        (root / "run" / "config.json")
+        .read_text()
+        .replace(json.loads((root / "place.json").read_text()), str(root))
     )
     (root / "run" / "config.json").write_text(config)
     return root / "run"
@@ -121,4 +154,8 @@ def sts_version(sts_run, built_once):
     """Folder of a version that `sts_run` was exported to, with its defaults."""
     from bert_flow_tf.api import BertFlow
 
-    return built_once("sts_version", lambda folder: BertFlow.load(sts_run).export(folder / "sts")) / "sts" / "1"
+    return (
+        built_once("sts_version", lambda folder: BertFlow.load(sts_run).export(folder / "sts"))
+        / "sts"
+        / "1"
+    )

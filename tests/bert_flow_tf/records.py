@@ -39,7 +39,9 @@ def encoder(name="demo", *, fine_tuning=None, **changes):
     return Encoder(**(fields | changes))
 
 
-def flow(config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, began_with=None, **settings):
+def flow(
+    config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, began_with=None, **settings
+):
     """Return a flow learned as the paper's, with changed settings."""
     config = GlowConfig.from_name(config) if isinstance(config, str) else config
     learned = FLOW_SETTINGS | settings
@@ -49,7 +51,9 @@ def flow(config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, bega
 
 def model(**changes):
     """Return the demo encoder's avg-last-2, cut to 64 word pieces."""
-    return Model(**({"encoder": encoder(), "pooling": "avg-last-2", "max_seq_length": 64} | changes))
+    return Model(
+        **({"encoder": encoder(), "pooling": "avg-last-2", "max_seq_length": 64} | changes)
+    )
 
 
 def run_config(source=None, **changes):

@@ -24,7 +24,14 @@ from glow.config import GlowConfig
 
 _ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
 STSB_HEADER = [*_ORIGIN, "sentence1", "sentence2", "score"]
-MNLI_HEADER = [*("index", "promptID", "pairID", "genre"), *"----", "sentence1", "sentence2", "label1", "gold_label"]
+MNLI_HEADER = [
+    *("index", "promptID", "pairID", "genre"),
+    *"----",
+    "sentence1",
+    "sentence2",
+    "label1",
+    "gold_label",
+]
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 TINY_WORDS = [f"w{i}" for i in range(50)]
 SMALL_WORDS = ["The", "the", "cat", "cats", "sat", "."]
@@ -39,7 +46,9 @@ def write_tsv(path, rows):
 def write_sentences(path, n, words=TINY_WORDS[:25]):
     """Writes n sentences of 2 to 8 words, a line each."""
     rng = np.random.default_rng(0)
-    path.write_text("".join(" ".join(rng.choice(words, rng.integers(2, 9))) + "\n" for _ in range(n)))
+    path.write_text(
+        "".join(" ".join(rng.choice(words, rng.integers(2, 9))) + "\n" for _ in range(n))
+    )
 
 
 def random_pairs(n, words, seed):
@@ -59,10 +68,14 @@ def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0, gold=False):
     for i, (split, n) in enumerate(zip(("train", "dev", "test"), sizes, strict=True)):
         rows = [[a, b, f"{5 * share:.3f}"] for a, b, share in random_pairs(n, words, [seed, i])]
         if split == "test" and gold:
-            write_tsv(folder / "sts-test.csv", [["g", "f", "y", "0", score, a, b] for a, b, score in rows])
+            write_tsv(
+                folder / "sts-test.csv", [["g", "f", "y", "0", score, a, b] for a, b, score in rows]
+            )
         columns = 2 if split == "test" else 3
         header = STSB_HEADER[: 7 + columns]
-        write_tsv(folder / f"{split}.tsv", [header, *([*"0gfy0nn", *row[:columns]] for row in rows)])
+        write_tsv(
+            folder / f"{split}.tsv", [header, *([*"0gfy0nn", *row[:columns]] for row in rows)]
+        )
     return folder
 
 
@@ -75,8 +88,14 @@ def write_senteval(folder, words):
 
     for i, subset in enumerate(SUBSETS["sts12"], start=1):
         sts = folder / "STS" / "STS12-en-test"
-        write_tsv(sts / f"STS.input.{subset}.txt", [[sentence(words), sentence(words)] for _ in range(10 * i)])
-        write_tsv(sts / f"STS.gs.{subset}.txt", [[f"{rng.uniform(0, 5):.2f}" if k % 10 else ""] for k in range(10 * i)])
+        write_tsv(
+            sts / f"STS.input.{subset}.txt",
+            [[sentence(words), sentence(words)] for _ in range(10 * i)],
+        )
+        write_tsv(
+            sts / f"STS.gs.{subset}.txt",
+            [[f"{rng.uniform(0, 5):.2f}" if k % 10 else ""] for k in range(10 * i)],
+        )
     return folder
 
 
@@ -130,7 +149,12 @@ def run(settings=None, **changes):
 def flat(settings):
     """The flags of all parts of `RunSettings`."""
     own = dataclasses.asdict(settings)
-    return {name: value for part in own.values() if isinstance(part, dict) for name, value in part.items()} | own
+    return {
+        name: value
+        for part in own.values()
+        if isinstance(part, dict)
+        for name, value in part.items()
+    } | own
 
 
 def main(*arguments):
@@ -150,7 +174,9 @@ def run_command(arguments):
     verbosity = logging.get_verbosity()
     logging.use_absl_handler()
     try:
-        return exit_status(lambda: run_siamese.main(run_siamese.parse(["run_siamese", *arguments], values), values))
+        return exit_status(
+            lambda: run_siamese.main(run_siamese.parse(["run_siamese", *arguments], values), values)
+        )
     finally:
         python_logging.getLogger().removeHandler(logging.get_absl_handler())
         logging.set_verbosity(verbosity)
@@ -163,7 +189,11 @@ def as_flags(settings, **changes):
 
 def start(arguments, program=None, **variables):
     """Start the command line, or a program, in a new process."""
-    command = [sys.executable, *(("-c", program) if program else ("-m", "bert_flow_tf.run_siamese")), *arguments]
+    command = [
+        sys.executable,
+        *(("-c", program) if program else ("-m", "bert_flow_tf.run_siamese")),
+        *arguments,
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **pipes, text=True, env=os.environ | variables)
 
@@ -174,7 +204,10 @@ def start_workers(*commands):
         for each in (one, other):
             each.bind(("127.0.0.1", 0))
         cluster = {"worker": [f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other)]}
-    tasks = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in (0, 1)]
+    tasks = [
+        json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        for index in (0, 1)
+    ]
     return [start(*command, TF_CONFIG=task) for command, task in zip(commands, tasks, strict=True)]
 
 
@@ -188,7 +221,9 @@ def checkpoint_variables(run_dir, name=None):
     """Return the arrays of a run's last or named checkpoint by key."""
     path = str(run_dir / name) if name else tf.train.latest_checkpoint(str(run_dir))
     reader = tf.train.load_checkpoint(path)
-    keys = sorted(key for key in reader.get_variable_to_shape_map() if not key.startswith("_CHECKPOINTABLE"))
+    keys = sorted(
+        key for key in reader.get_variable_to_shape_map() if not key.startswith("_CHECKPOINTABLE")
+    )
     return {key: reader.get_tensor(key) for key in keys}
 
 
@@ -205,7 +240,9 @@ def assert_same_bits(run_dir, other_dir):
 def assert_same_training(run_dir, other_dir):
     """Check that two runs logged nearly the same, and learned it."""
     for name in ("loss", "flow_loss", "supervised_loss", "grad_norm", "flow_grad_norm"):
-        np.testing.assert_allclose(logged(run_dir, name), logged(other_dir, name), rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            logged(run_dir, name), logged(other_dir, name), rtol=1e-5, atol=1e-6, err_msg=name
+        )
     assert len(logged(run_dir, "loss")) > 1
     found, expected = checkpoint_variables(run_dir), checkpoint_variables(other_dir)
     assert found.keys() == expected.keys()

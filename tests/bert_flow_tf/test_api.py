@@ -46,7 +46,10 @@ def loaded(sts_run):
 
 
 def test_loaded_run_gives_the_cosines_that_the_run_predicted(loaded, sts_run):
-    rows = [line.split("\t") for line in (sts_run.parent / "STS-B" / "test.tsv").read_text().splitlines()[1:]]
+    rows = [
+        line.split("\t")
+        for line in (sts_run.parent / "STS-B" / "test.tsv").read_text().splitlines()[1:]
+    ]
     a, b = loaded.encode([row[7] for row in rows]), loaded.encode([row[8] for row in rows])
     predicted = np.loadtxt(sts_run / "test_results.tsv")
     np.testing.assert_allclose(np.diag(loaded.similarity(a, b)), predicted, rtol=0, atol=1e-6)
@@ -58,24 +61,35 @@ def test_run_that_trained_its_encoder_gives_its_weights(tiny_source, tmp_path):
     for variable in trained.encoder.variables_by_name.values():
         variable.assign_add(0.01 * tf.ones_like(variable))
     checkpoint = tf.train.Checkpoint(**checkpoint_parts(trained, with_encoder=True))
-    tf.train.CheckpointManager(checkpoint, str(tmp_path), 1, checkpoint_name="model.ckpt").save(checkpoint_number=2)
+    tf.train.CheckpointManager(checkpoint, str(tmp_path), 1, checkpoint_name="model.ckpt").save(
+        checkpoint_number=2
+    )
     config = records.run_config(tiny_source, model=record, encoder_trained=True, num_labels=3)
     write_json(tmp_path / "config.json", config)
     (tmp_path / "train_results.json").write_text("{}")
     loaded = BertFlow.load(tmp_path)
     expected = trained.encoder(loaded.tokenizer(tf.constant(SENTENCES), 8), training=False)
     np.testing.assert_allclose(loaded.encode(SENTENCES), expected, rtol=0, atol=1e-5)
-    untrained = BertFlow.from_hub(tiny_source.bert_hub, sentence_embedding_type="cls", max_seq_length=8)
+    untrained = BertFlow.from_hub(
+        tiny_source.bert_hub, sentence_embedding_type="cls", max_seq_length=8
+    )
     assert np.abs(untrained.encode(SENTENCES) - loaded.encode(SENTENCES)).max() > 1e-2
 
 
 def test_encode_applies_flow_then_low_dim(sts_run, tiny_encoder_dir):
-    model, unreduced = BertFlow.load(sts_run), plain(tiny_encoder_dir, sentence_embedding_type="avg-last-2")
+    model, unreduced = (
+        BertFlow.load(sts_run),
+        plain(tiny_encoder_dir, sentence_embedding_type="avg-last-2"),
+    )
     u = unreduced.encode(SENTENCES)
     for _ in range(2):
         np.testing.assert_array_equal(model.encode_pooled(SENTENCES), u)
-        np.testing.assert_allclose(model.encode(SENTENCES), model.flow.forward(u), rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(model.after_flow(u), model.encode(SENTENCES), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            model.encode(SENTENCES), model.flow.forward(u), rtol=1e-4, atol=1e-4
+        )
+        np.testing.assert_allclose(
+            model.after_flow(u), model.encode(SENTENCES), rtol=1e-4, atol=1e-4
+        )
         # They follow a flow that changes.
         model.flow.trainable_variables[0].assign_add([1.0] * 32)
     reduced = plain(tiny_encoder_dir, sentence_embedding_type="avg-last-2", low_dim=4)
@@ -152,7 +166,10 @@ def test_fit_learns_long_enough_and_measures_held_out_sentences(tiny_encoder_dir
     assert str(model.history_) == f"{model.history_.witness}\n{model.history_.change}"
     assert model.fit(sentences, **options | {"dev_fraction": 0}).history_.change is None
     early = model.fit(sentences[::4], **options, learning_rate=0.01).record.flow.training.settings
-    assert early["epochs"] * early["sentences"] / 32 == pytest.approx(early["steps"]) and 0 < early["steps"] < 300
+    assert (
+        early["epochs"] * early["sentences"] / 32 == pytest.approx(early["steps"])
+        and 0 < early["steps"] < 300
+    )
 
 
 @pytest.mark.parametrize("method", ["whitening", "whitening-3", "sn", "natsv-2", "sn+natsv-1"])
@@ -164,13 +181,17 @@ def test_fit_by_another_method_is_that_calibration(method, tiny_encoder_dir, tmp
     found = model.encode(SENTENCES)
     padded = np.pad(expected, [(0, 0), (0, model.embedding_size - expected.shape[1])])
     np.testing.assert_allclose(found, padded, atol=1e-4 * np.abs(expected).max())
-    np.testing.assert_allclose(model.after_flow(model.encode_pooled(SENTENCES)), found, atol=1e-5 * np.abs(found).max())
+    np.testing.assert_allclose(
+        model.after_flow(model.encode_pooled(SENTENCES)), found, atol=1e-5 * np.abs(found).max()
+    )
     again = BertFlow.load(model.save(tmp_path / "saved"))
     np.testing.assert_array_equal(again.encode(SENTENCES), found)
     assert again.fingerprint != plain(tiny_encoder_dir).fingerprint and method in repr(again)
     assert f"calibrated by {method}" in (tmp_path / "saved" / "README.md").read_text()
     for kind in ("savedmodel", "sentence-transformers") if method == "sn" else ():
-        assert model.export(tmp_path / kind, format=kind).max_difference <= 1e-4 * np.abs(found).max()
+        assert (
+            model.export(tmp_path / kind, format=kind).max_difference <= 1e-4 * np.abs(found).max()
+        )
     with user_error("log_prob"):
         again.log_prob(SENTENCES)
 
@@ -189,29 +210,66 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
     for call, *messages in (
         (partial(model.fit, SENTENCES), "found 5 sentences, expected at least the 64 of one step"),
         (partial(model.fit, SENTENCES, batch_size=2, epochs=0.1), "which gives 0 steps of 2"),
-        (partial(model.fit, SENTENCES, batch_size=2, method="whitening"), "found 4 different sentences for whitening"),
-        (partial(model.fit, SENTENCES, batch_size=2, flow_model_config="config_l9"), "flow_model_config: "),
+        (
+            partial(model.fit, SENTENCES, batch_size=2, method="whitening"),
+            "found 4 different sentences for whitening",
+        ),
+        (
+            partial(model.fit, SENTENCES, batch_size=2, flow_model_config="config_l9"),
+            "flow_model_config: ",
+        ),
         (partial(model.fit, SENTENCES, batch_size=2, seed=-1), "seed: found -1"),
         (partial(model.fit, SENTENCES, batch_size=2, dev_fraction=1), "dev_fraction: found 1"),
-        (partial(model.fit, SENTENCES, num_train_epochs=2), "num_train_epochs: found an argument", "epochs?"),
-        (partial(model.fit, SENTENCES, batch_size="2"), "batch_size: found 2, expected `int`, got `str`"),
+        (
+            partial(model.fit, SENTENCES, num_train_epochs=2),
+            "num_train_epochs: found an argument",
+            "epochs?",
+        ),
+        (
+            partial(model.fit, SENTENCES, batch_size="2"),
+            "batch_size: found 2, expected `int`, got `str`",
+        ),
         (partial(model.fit, SENTENCES, seed=None), "seed: found None, expected `int`, got `null`"),
-        (partial(model.fit, SENTENCES, method="soft-whitening-0.0"), "method: found 'soft-whitening-0.0'"),
-        (partial(model.fit, SENTENCES, batch_size=2, method="whitening-33"), "expected at most the 32 channels"),
+        (
+            partial(model.fit, SENTENCES, method="soft-whitening-0.0"),
+            "method: found 'soft-whitening-0.0'",
+        ),
+        (
+            partial(model.fit, SENTENCES, batch_size=2, method="whitening-33"),
+            "expected at most the 32 channels",
+        ),
         (partial(model.encode, SENTENCES[:1], batch_size=0), "batch_size: found 0"),
         *(
             (partial(model.fit, SENTENCES, pairs=x), "expected (first sentences, second")
             for x in ("x.tsv", [("a", "b", 1)], (["w1"], ["w2"], None), (["w1"], ["w2"], ["x"]))
         ),
-        *((partial(ask, np.ones([1, 32])), "found a model without a flow") for ask in only_with_a_flow),
+        *(
+            (partial(ask, np.ones([1, 32])), "found a model without a flow")
+            for ask in only_with_a_flow
+        ),
         (partial(model.encode, ["w1", None]), "sentences[1]: found"),
-        *((partial(model.encode, x), f"sentences: found {type(x).__name__} {x!r}") for x in (None, b"w1", {"w1"})),
-        *((partial(plain, tiny_encoder_dir, dtype=x), f"dtype: found {x!r}") for x in ("float16", tf.bfloat16)),
-        (partial(plain, tiny_encoder_dir, max_seq_length=25), "max_seq_length: found 25, expected 3 to 24"),
-        (partial(plain, tiny_encoder_dir, max_seq_length=2), "max_seq_length: found 2, expected 3 to 24"),
+        *(
+            (partial(model.encode, x), f"sentences: found {type(x).__name__} {x!r}")
+            for x in (None, b"w1", {"w1"})
+        ),
+        *(
+            (partial(plain, tiny_encoder_dir, dtype=x), f"dtype: found {x!r}")
+            for x in ("float16", tf.bfloat16)
+        ),
+        (
+            partial(plain, tiny_encoder_dir, max_seq_length=25),
+            "max_seq_length: found 25, expected 3 to 24",
+        ),
+        (
+            partial(plain, tiny_encoder_dir, max_seq_length=2),
+            "max_seq_length: found 2, expected 3 to 24",
+        ),
         (partial(model.similarity, [], SENTENCES), "a: found shape [0]"),
         (partial(model.similarity, {"w1"}, SENTENCES), "a: found set {'w1'}"),
-        (partial(model.similarity, [[1.0], [2.0]], SENTENCES), "similarity: found 1 and 32 channels"),
+        (
+            partial(model.similarity, [[1.0], [2.0]], SENTENCES),
+            "similarity: found 1 and 32 channels",
+        ),
         (partial(model.similarity, np.ones([2, 3, 4]), SENTENCES), "a: found shape [2, 3, 4]"),
     ):
         with user_error(*messages):
@@ -256,7 +314,10 @@ def test_texts_that_are_cut_are_counted(tiny_encoder_dir, caplog):
     ):
         caplog.clear()
         call()
-        assert "1 of 6 texts are longer than 8 word pieces (max_seq_length) and were cut" in caplog.text
+        assert (
+            "1 of 6 texts are longer than 8 word pieces (max_seq_length) and were cut"
+            in caplog.text
+        )
     caplog.clear()
     model.encode(SENTENCES[:2])
     assert not caplog.text
@@ -280,7 +341,9 @@ def test_density_inverse_and_samples_are_the_flows(loaded, tiny_encoder_dir):
     prompted.prompts, prompted.default_prompt_name = {"query": "w4 "}, "query"
     # A flow has learned sentences with their prompt.
     assert prompted.log_prob("w1") == without
-    np.testing.assert_allclose(loaded.bits_per_dim(SENTENCES), -expected / (32 * np.log(2)), rtol=1e-4)
+    np.testing.assert_allclose(
+        loaded.bits_per_dim(SENTENCES), -expected / (32 * np.log(2)), rtol=1e-4
+    )
     np.testing.assert_allclose(loaded.inverse(loaded.encode(SENTENCES)), u, rtol=0, atol=1e-4)
     np.testing.assert_allclose(loaded.inverse(loaded.encode("w4")), u[1], rtol=0, atol=1e-4)
     with user_error("inverse: found an array of shape [3], expected [n, 32]"):
@@ -300,12 +363,16 @@ def test_a_generator_gives_what_a_list_gives(model, monkeypatch):
         lambda self, p, *a, **b: computed.append(p.nrows()) or encode(self, p, *a, **b),
     )
     monkeypatch.setattr(sentence_files, "BLOCK_ROWS", 2)
-    np.testing.assert_allclose(model.encode(sentence for sentence in SENTENCES), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        model.encode(sentence for sentence in SENTENCES), expected, rtol=0, atol=1e-5
+    )
     # "w4" is in the first part and in the third.
     assert computed == [5]
     found = list(model.encode_blocks(iter(SENTENCES)))
     assert [part for part, _ in found] == [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:]]
-    np.testing.assert_allclose(np.concatenate([values for _, values in found]), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        np.concatenate([values for _, values in found]), expected, rtol=0, atol=1e-5
+    )
 
 
 def test_export_is_a_layer_in_keras_and_in_tf_data(loaded, sts_version):
@@ -346,10 +413,14 @@ def test_few_different_sentences_are_said(tiny_encoder_dir):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     with user_error("fit: found one sentence 400 times, expected different ones"):
         model.fit(["w1 w2"] * 400)
-    with pytest.warns(UserWarning, match="fit: found 20 different sentences; a sn learned from fewer than 100"):
+    with pytest.warns(
+        UserWarning, match="fit: found 20 different sentences; a sn learned from fewer than 100"
+    ):
         model.fit([f"w{i}" for i in range(20)] * 20, method="sn")
     some = [f"w{i} w{j}" for i in range(10) for j in range(15)]
-    with pytest.warns(UserWarning, match="different sentences; fewer than twice the 32 directions of whitening-32"):
+    with pytest.warns(
+        UserWarning, match="different sentences; fewer than twice the 32 directions of whitening-32"
+    ):
         model.fit(some[:50], method="whitening-32", batch_size=16)
 
 

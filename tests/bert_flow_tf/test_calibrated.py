@@ -18,7 +18,9 @@ from tests.refusals import refused, succeeds, user_error
 
 WIDTH = 12
 _GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "sentence_transformers.md"
-APPLY = re.search(r"<!-- snippet: numpy -->\n```python\n(.+?)```", _GUIDE.read_text(encoding="utf-8"), re.DOTALL)[1]
+APPLY = re.search(
+    r"<!-- snippet: numpy -->\n```python\n(.+?)```", _GUIDE.read_text(encoding="utf-8"), re.DOTALL
+)[1]
 # Random models of six architectures; sentence-transformers runs them beside TensorFlow.
 ARCHITECTURES = """
 import json, sys
@@ -90,11 +92,16 @@ def calibrated(request, u):
 
 
 def test_any_function_gets_the_flow_of_fit(tiny_encoder_dir, texts):
-    model, options = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=12), {"batch_size": 32, "epochs": 4.0}
+    model, options = (
+        BertFlow.from_hub(tiny_encoder_dir, max_seq_length=12),
+        {"batch_size": 32, "epochs": 4.0},
+    )
     pairs = (texts[:20], texts[20:40], list(np.linspace(0, 5, 20)))
     found = calibrate(model.encode_pooled, texts, pairs=pairs, **options)
     model.fit(texts, pairs=pairs, **options)
-    np.testing.assert_array_equal(found.encode(texts[:30]), found.transform(model.encode_pooled(texts[:30])))
+    np.testing.assert_array_equal(
+        found.encode(texts[:30]), found.transform(model.encode_pooled(texts[:30]))
+    )
     for ours, theirs in zip(found.calibration.variables, model.flow.variables, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert str(found.history_) == str(model.history_)
@@ -122,7 +129,9 @@ def test_numpy_applies_the_dense_layers_without_tensorflow(calibrated, u, tmp_pa
     command = [sys.executable, "-c", f"import sys\nsys.modules['tensorflow'] = None\n{program}"]
     subprocess.run(command, cwd=tmp_path, check=True)
     expected = calibrated.transform(u)
-    np.testing.assert_allclose(np.load(tmp_path / "z.npy"), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        np.load(tmp_path / "z.npy"), expected, rtol=0, atol=1e-5 * np.abs(expected).max()
+    )
 
 
 def test_onnx_gives_the_same(calibrated, u, tmp_path, require):
@@ -131,7 +140,9 @@ def test_onnx_gives_the_same(calibrated, u, tmp_path, require):
     import onnxruntime
 
     calibrated.export(tmp_path / "map.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "map.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "map.onnx"), providers=["CPUExecutionProvider"]
+    )
     (found,) = session.run(["calibrated_embedding"], {"embedding": u})
     expected = calibrated.transform(u)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
@@ -145,7 +156,9 @@ def test_faiss_finds_the_same_neighbours(u, require):
     index = faiss.IndexPreTransform(whitening.faiss_transform(), faiss.IndexFlatIP(WIDTH))
     index.add(u)
     z = whitening.transform(u)
-    np.testing.assert_array_equal(index.search(u[:20], 5)[1], np.argsort(-(z[:20] @ z.T), axis=1)[:, :5])
+    np.testing.assert_array_equal(
+        index.search(u[:20], 5)[1], np.argsort(-(z[:20] @ z.T), axis=1)[:, :5]
+    )
 
 
 def test_a_flow_calibrator_is_saved_and_exported(u, tmp_path):
@@ -153,9 +166,14 @@ def test_a_flow_calibrator_is_saved_and_exported(u, tmp_path):
     flow.save(tmp_path / "flow")
     for again in (FlowCalibrator.load(tmp_path / "flow"), load_calibration(tmp_path / "flow")):
         expected = flow.transform(u)
-        np.testing.assert_allclose(again.transform(u), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            again.transform(u), expected, rtol=0, atol=1e-5 * np.abs(expected).max()
+        )
     flow.export(tmp_path / "flow.npz")
-    for repeat in (lambda: flow.save(tmp_path / "flow"), lambda: flow.export(tmp_path / "flow.npz")):
+    for repeat in (
+        lambda: flow.save(tmp_path / "flow"),
+        lambda: flow.export(tmp_path / "flow.npz"),
+    ):
         with pytest.raises(FileExistsError):
             repeat()
     with pytest.raises(ValueError, match=r"expected \.npz or \.onnx"):
@@ -164,7 +182,15 @@ def test_a_flow_calibrator_is_saved_and_exported(u, tmp_path):
 
 def test_commands_calibrate_arrays(u, tmp_path):
     np.save(tmp_path / "u.npy", u)
-    succeeds("fit", "--embeddings", tmp_path / "u.npy", "--out", tmp_path / "flow", "--train_batch_size", 32)
+    succeeds(
+        "fit",
+        "--embeddings",
+        tmp_path / "u.npy",
+        "--out",
+        tmp_path / "flow",
+        "--train_batch_size",
+        32,
+    )
     files = ("--embeddings", tmp_path / "u.npy", "--out", tmp_path / "z.npy")
     succeeds("encode", "--calibration", tmp_path / "flow", *files)
     expected = load_calibration(tmp_path / "flow").transform(u)
@@ -178,7 +204,11 @@ def test_commands_calibrate_arrays(u, tmp_path):
 @pytest.mark.parametrize(
     ("encoder", "options", "found"),
     [
-        ("all-mpnet-base-v2", {}, "encoder: found 'all-mpnet-base-v2', expected a SentenceTransformer"),
+        (
+            "all-mpnet-base-v2",
+            {},
+            "encoder: found 'all-mpnet-base-v2', expected a SentenceTransformer",
+        ),
         (lambda texts: np.zeros([1, 4]), {}, "encoder: found 1 embeddings of 80 sentences"),
         (lambda texts: np.zeros(len(texts)), {}, "embeddings: found the shape [80]"),
         (lambda texts: np.full([len(texts), 4], np.nan), {}, "embeddings: found NaN"),
@@ -196,9 +226,15 @@ def test_six_architectures_of_sentence_transformers(require, texts, tmp_path):
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     theirs = sysconfig.get_path("purelib")
     if str(python) != sys.executable:
-        theirs = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        theirs = subprocess.run(
+            [str(python), "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
     done = subprocess.run(
-        [sys.executable, "-c", ARCHITECTURES, theirs], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", ARCHITECTURES, theirs],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     print(done.stdout)

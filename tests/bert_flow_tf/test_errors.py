@@ -25,7 +25,10 @@ def test_status_is_what_was_returned_or_2_after_one_line(capsys):
         (ArgumentError("low_dim: found 1, expected 2"), "--low_dim: found 1, expected 2"),
         (ArgumentError("pooling: found 'max'"), "--pooling: found 'max'"),
         # Names and contents make no second line.
-        (UserError("a\nb\x1b[2J\u2028c\udcff: found é 東"), r"a\nb\x1b[2J\u2028c\udcff: found é 東"),
+        (
+            UserError("a\nb\x1b[2J\u2028c\udcff: found é 東"),
+            r"a\nb\x1b[2J\u2028c\udcff: found é 東",
+        ),
     ):
         assert exit_status(run, error) == 2
         assert capsys.readouterr().err == f"error: {line}\n"
@@ -59,7 +62,9 @@ def test_closed_or_full_streams_lose_no_result(closed, tmp_path):
         "open('out', 'w').write('whole'); sys.exit(errors.exit_status(print, 'x' * 100_000))"
     )
     command = f'{sys.executable} -c "{code}" {closed}'
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1
     assert done.returncode == (2 if closed == ">/dev/full" else 0)
     assert (tmp_path / "out").read_text() == "whole"
@@ -71,15 +76,26 @@ def test_a_closed_stream_that_is_needed_is_named(closed, tmp_path):
     command = f"{sys.executable} -m bert_flow_tf.cli encode --bert_hub demo {closed}"
     path = {"PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
     done = subprocess.run(
-        command, shell=True, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False
+        command,
+        shell=True,
+        cwd=tmp_path,
+        env=os.environ | path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 2 and re.fullmatch("error: .*standard (in|out)put: found it closed, .*\n", done.stderr)
+    assert done.returncode == 2 and re.fullmatch(
+        "error: .*standard (in|out)put: found it closed, .*\n", done.stderr
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["s.txt"]
 
 
 def test_only_printing_is_standard_outputs_error(capfd):
     names = {"__name__": "urllib3.connection", "os": os}
-    exec("def send():\n    read, write = os.pipe()\n    os.close(read)\n    os.write(write, b'x')", names)
+    exec(
+        "def send():\n    read, write = os.pipe()\n    os.close(read)\n    os.write(write, b'x')",
+        names,
+    )
     assert exit_status(names["send"]) == 2
     assert capfd.readouterr().err == "error: BrokenPipeError: Broken pipe\n"
 
@@ -88,10 +104,17 @@ def test_a_command_reports_tensorflow_loading_and_progress(tmp_path):
     (tmp_path / "tensorflow.py").touch()
     for name, words in (("stream", "encoding 5 sentences"), ("layer", "a remark")):
         (tmp_path / f"{name}.py").write_text(f"from absl import logging; logging.info('{words}')")
-    code = "from bert_flow_tf.errors import log_progress, quiet_libraries; quiet_libraries(); log_progress(); "
+    code = (
+        "from bert_flow_tf.errors import log_progress, quiet_libraries; quiet_libraries(); "
+        "log_progress(); "
+    )
     code += "import tensorflow, stream, layer, warnings; warnings.warn('few steps')"
     path = f"{tmp_path}{os.pathsep}{pathlib.Path(__file__).parents[2]}"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == "loading TensorFlow\nencoding 5 sentences\nwarning: few steps\n"

@@ -30,7 +30,11 @@ def expected(golden_dir):
 def texts(golden_dir):
     """Those that both tokenizers split alike, see test_transformers.py."""
     cases = json.loads((golden_dir / "tokenization_uncased.json").read_text())["cases"]
-    return [(i, case["text"]) for i, case in enumerate(cases) if "[CLS]" not in case["text"] and len(case["text"]) < 90]
+    return [
+        (i, case["text"])
+        for i, case in enumerate(cases)
+        if "[CLS]" not in case["text"] and len(case["text"]) < 90
+    ]
 
 
 def test_prompts_and_truncation_are_the_librarys(model, expected, texts):
@@ -43,9 +47,12 @@ def test_prompts_and_truncation_are_the_librarys(model, expected, texts):
     model.prompts = {"query": "the ", "passage": "a "}
     named = model.encode(sentences, prompt_name="query", normalize_embeddings=True)
     np.testing.assert_array_equal(named, prompted)
-    np.testing.assert_array_equal(model.encode_query(sentences, normalize_embeddings=True), prompted)
     np.testing.assert_array_equal(
-        model.encode_document(sentences[:3]), model.encode([f"a {sentence}" for sentence in sentences[:3]])
+        model.encode_query(sentences, normalize_embeddings=True), prompted
+    )
+    np.testing.assert_array_equal(
+        model.encode_document(sentences[:3]),
+        model.encode([f"a {sentence}" for sentence in sentences[:3]]),
     )
     # What is named goes before, an empty prompt too.
     np.testing.assert_array_equal(model.encode_query("cat", prompt=""), model.encode("cat"))
@@ -59,7 +66,10 @@ def test_precisions_are_the_librarys(expected, precision):
     found = quantized(expected["embeddings"], precision)
     assert found.dtype == expected[precision].dtype
     np.testing.assert_array_equal(found, expected[precision])
-    assert quantized(expected["embeddings"][:0], precision).shape == (0, expected[precision].shape[1])
+    assert quantized(expected["embeddings"][:0], precision).shape == (
+        0,
+        expected[precision].shape[1],
+    )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -68,7 +78,9 @@ def test_similarities_are_the_librarys(model, expected, name):
     scales = np.linspace(0.5, 2, len(embeddings), dtype=np.float32)
     vectors = embeddings * scales[:, np.newaxis]
     model.similarity_fn_name = name
-    np.testing.assert_allclose(model.similarity(vectors[:20], vectors[20:30]), expected[f"{name}_all"], atol=2e-6)
+    np.testing.assert_allclose(
+        model.similarity(vectors[:20], vectors[20:30]), expected[f"{name}_all"], atol=2e-6
+    )
     found = model.similarity_pairwise(vectors[:20], vectors[20:40])
     np.testing.assert_allclose(found, expected[f"{name}_pairs"], atol=2e-6)
     model.similarity_fn_name = "cosine"
@@ -114,7 +126,9 @@ def said(text):
 
 def test_the_guide_names_all_that_the_library_has(golden_dir):
     signatures = json.loads((golden_dir / "transformers" / "signatures.json").read_text())
-    said_of_arguments, said_of_methods = map(said, GUIDE.read_text().split("\nMethods and properties "))
+    said_of_arguments, said_of_methods = map(
+        said, GUIDE.read_text().split("\nMethods and properties ")
+    )
     methods = set(signatures) - {"properties"} | set(signatures["properties"])
     arguments = {name for method in ENCODES for name in signatures[method]} - {"self"}
     assert set(said_of_arguments) == arguments
@@ -124,7 +138,9 @@ def test_the_guide_names_all_that_the_library_has(golden_dir):
     assert {"tokenizer", "dtype"} < here <= set(dir(BertFlow)) | {"tokenizer", "dtype"}
     ours = [name for name in inspect.signature(BertFlow.encode).parameters if name != "self"]
     # In its order, so that arguments without names mean the same.
-    theirs = [name for name in signatures["encode"] if name != "self" and said_of_arguments[name] != "no"]
+    theirs = [
+        name for name in signatures["encode"] if name != "self" and said_of_arguments[name] != "no"
+    ]
     assert ours == ["sentences", *theirs[1:]]
 
 
@@ -135,6 +151,10 @@ def test_a_table_instead_of_its_column_is_named(model):
 
 
 def test_a_text_that_is_no_unicode_is_named_with_its_index(model):
-    for call in (model.encode, lambda texts: model.similarity(texts, texts), lambda texts: model.fit(texts * 40)):
+    for call in (
+        model.encode,
+        lambda texts: model.similarity(texts, texts),
+        lambda texts: model.fit(texts * 40),
+    ):
         with user_error("[1]: found 'w1 \\ud800', a text that is no Unicode"):
             call(["cat", "w1 \ud800"])

@@ -23,7 +23,8 @@ def test_nothing_heavy_loads_before_it_is_needed():
         "loaded = lambda *names: print([name for name in names if name in sys.modules]); "
         "import bert_flow_tf, glow, bert_flow_tf.cli, bert_flow_tf.eval_stsb; "
         "loaded('tensorflow', 'sklearn', 'scipy', 'pyarrow'); "
-        "from bert_flow_tf.errors import quiet_libraries; quiet_libraries(); import bert_flow_tf.api; "
+        "from bert_flow_tf.errors import quiet_libraries; quiet_libraries(); import "
+        "bert_flow_tf.api; "
         "loaded('keras', 'sklearn', 'tf_keras'); print(gc.isenabled()); "
         "import atexit; atexit._run_exitfuncs(); print(len(gc.get_objects()) < 1000)"
     )
@@ -33,7 +34,8 @@ def test_nothing_heavy_loads_before_it_is_needed():
 
 def test_python_says_nothing_and_keeps_filters_and_collection(tiny_encoder_dir):
     code = (
-        "import gc, sys, warnings; filters = list(warnings.filters); from bert_flow_tf import BertFlow; "
+        "import gc, sys, warnings; filters = list(warnings.filters); from bert_flow_tf import "
+        "BertFlow; "
         "assert filters == warnings.filters and gc.isenabled() and not gc.get_freeze_count(); "
         "print(BertFlow.from_hub(sys.argv[1], max_seq_length=8).encode(['a']).shape)"
     )
@@ -62,14 +64,28 @@ def source(tmp_path_factory):
 def wheel(source, tmp_path_factory):
     """The wheel, built offline."""
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
     subprocess.run([*command, "--wheel-dir", folder, source], check=True, capture_output=True)
     return next(folder.glob("*.whl"))
 
 
 def package_files(root):
     """Names of the packages' files below a folder."""
-    found = [path for name in ("bert_flow_tf", "glow") for path in (root / name).rglob("*") if path.is_file()]
+    found = [
+        path
+        for name in ("bert_flow_tf", "glow")
+        for path in (root / name).rglob("*")
+        if path.is_file()
+    ]
     return {str(path.relative_to(root)) for path in found if path.parent.name != "__pycache__"}
 
 
@@ -94,16 +110,41 @@ def test_what_is_imported_is_declared(wheel):
             found += [node.module] if isinstance(node, ast.ImportFrom) else []
             imported |= {one.partition(".")[0] for one in found}
     # The last four come with TensorFlow and its serving API.
-    imported -= {*sys.stdlib_module_names, "bert_flow_tf", "glow", "numpy", "google", "grpc", "tensorboard"}
-    declared = {name.lower() for name in re.findall(r"^Requires-Dist: ([\w-]+)", metadata(wheel), re.MULTILINE)}
+    imported -= {
+        *sys.stdlib_module_names,
+        "bert_flow_tf",
+        "glow",
+        "numpy",
+        "google",
+        "grpc",
+        "tensorboard",
+    }
+    declared = {
+        name.lower()
+        for name in re.findall(r"^Requires-Dist: ([\w-]+)", metadata(wheel), re.MULTILINE)
+    }
     distributions = importlib.metadata.packages_distributions()
-    names = {one: {of.lower().replace("_", "-") for of in distributions.get(one, [one])} for one in imported}
+    names = {
+        one: {of.lower().replace("_", "-") for of in distributions.get(one, [one])}
+        for one in imported
+    }
     assert [one for one, of in names.items() if not of & declared] == []
 
 
 def test_the_installed_wheels_commands_run(wheel, tmp_path):
     target = tmp_path / "installed"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        target,
+        wheel,
+    ]
     subprocess.run(command, check=True, capture_output=True)
     code = (
         "from click.testing import CliRunner; from bert_flow_tf import cli; "
@@ -111,7 +152,12 @@ def test_the_installed_wheels_commands_run(wheel, tmp_path):
         "print(*(help.output for help in helps), {help.exit_code for help in helps}, cli.__file__)"
     )
     options = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(target)}, "text": True}
-    version = subprocess.check_output([sys.executable, target / "bin" / "bert-flow", "--version"], **options)
+    version = subprocess.check_output(
+        [sys.executable, target / "bin" / "bert-flow", "--version"], **options
+    )
     assert version == f"bert-flow, version {bert_flow_tf.__version__}\n"
     helps = subprocess.check_output([sys.executable, "-c", code], **options)
-    assert helps.endswith(f" {{0}} {target}/bert_flow_tf/cli.py\n") and "bert-flow similarity --model my_model" in helps
+    assert (
+        helps.endswith(f" {{0}} {target}/bert_flow_tf/cli.py\n")
+        and "bert-flow similarity --model my_model" in helps
+    )

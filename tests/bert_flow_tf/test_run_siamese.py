@@ -24,16 +24,51 @@ from tests.refusals import refusal
 
 # The original's flags and defaults; None where it has none, or where the vocabulary decides.
 ORIGINAL_FLAGS = {
-    **dict.fromkeys(("bert_config_file", "task_name", "vocab_file", "init_checkpoint", "data_dir"), None),
-    **dict.fromkeys(("output_parent_dir", "exp_name", "exp_name_prefix", "cached_dir", "eval_checkpoint_name"), None),
-    **dict.fromkeys(("do_train", "do_eval", "do_predict", "early_stopping", "use_xla", "auc", "do_senteval"), False),
+    **dict.fromkeys(
+        ("bert_config_file", "task_name", "vocab_file", "init_checkpoint", "data_dir"), None
+    ),
+    **dict.fromkeys(
+        ("output_parent_dir", "exp_name", "exp_name_prefix", "cached_dir", "eval_checkpoint_name"),
+        None,
+    ),
+    **dict.fromkeys(
+        ("do_train", "do_eval", "do_predict", "early_stopping", "use_xla", "auc", "do_senteval"),
+        False,
+    ),
     **dict.fromkeys(("predict_pool", "do_predict_on_dev", "do_predict_on_full"), False),
-    **{"do_lower_case": None, "max_seq_length": 128, "label_min": 0.0, "label_max": 5.0, "seed": 1234},
-    **{"log_every_step": 10, "save_checkpoints_steps": 1000, "train_batch_size": 32, "learning_rate": 5e-5},
-    **{"num_train_epochs": 3.0, "warmup_proportion": 0.1, "start_delay_secs": 120, "throttle_secs": 600},
+    **{
+        "do_lower_case": None,
+        "max_seq_length": 128,
+        "label_min": 0.0,
+        "label_max": 5.0,
+        "seed": 1234,
+    },
+    **{
+        "log_every_step": 10,
+        "save_checkpoints_steps": 1000,
+        "train_batch_size": 32,
+        "learning_rate": 5e-5,
+    },
+    **{
+        "num_train_epochs": 3.0,
+        "warmup_proportion": 0.1,
+        "start_delay_secs": 120,
+        "throttle_secs": 600,
+    },
     **{"eval_batch_size": 8, "predict_batch_size": 8, "sentence_embedding_type": "avg"},
-    **{"flow": 0, "flow_loss": 0, "flow_learning_rate": 1e-3, "flow_model_config": "config_l3_d3_w32"},
-    **{"num_examples": -1, "use_full_for_training": 0, "dupe_factor": 1, "l2_penalty": -1.0, "low_dim": -1},
+    **{
+        "flow": 0,
+        "flow_loss": 0,
+        "flow_learning_rate": 1e-3,
+        "flow_model_config": "config_l3_d3_w32",
+    },
+    **{
+        "num_examples": -1,
+        "use_full_for_training": 0,
+        "dupe_factor": 1,
+        "l2_penalty": -1.0,
+        "low_dim": -1,
+    },
     **{"senteval_tasks": ""},
 }
 
@@ -42,8 +77,15 @@ ORIGINAL_FLAGS = {
 def flow_flags(tmp_path_factory, small_encoder_dir):
     """Settings of a flow run with dropout in encoder and flow."""
     folder = tmp_path_factory.mktemp("flow")
-    changes = {"num_train_epochs": 4.0, "save_checkpoints_steps": 10, "do_eval": True, "do_predict": True}
-    values = small_runs.flow_values(folder, small_encoder_dir, cached_dir=str(folder / "cached"), **changes)
+    changes = {
+        "num_train_epochs": 4.0,
+        "save_checkpoints_steps": 10,
+        "do_eval": True,
+        "do_predict": True,
+    }
+    values = small_runs.flow_values(
+        folder, small_encoder_dir, cached_dir=str(folder / "cached"), **changes
+    )
     small_runs.small_flow_file(folder, coupling_dropout=0.5)
     return values
 
@@ -69,7 +111,11 @@ def test_flags_have_the_originals_defaults_and_descriptions():
 
 @pytest.mark.differs("Unknown flags")
 def test_a_mistake_in_the_shell_is_one_line():
-    refusal(*small_runs.finish(small_runs.start(["--train_batch_size=many"])), "train_batch_size", "many")
+    refusal(
+        *small_runs.finish(small_runs.start(["--train_batch_size=many"])),
+        "train_batch_size",
+        "many",
+    )
 
 
 def test_what_only_encoder_or_data_tell_leaves_nothing(tmp_path, flow_flags, flow_run):
@@ -83,7 +129,10 @@ def test_what_only_encoder_or_data_tell_leaves_nothing(tmp_path, flow_flags, flo
         ({"low_dim": 5}, "--low_dim: found 5"),
         ({"train_batch_size": 9, "num_logical_cpus": 2}, "--train_batch_size: found 9"),
         ({"num_train_epochs": 0.1}, "--num_train_epochs: found 0.1"),
-        ({"flow_ddi": True, "init_checkpoint": flow_run / "model.ckpt-12"}, "--flow_ddi: found true with a flow"),
+        (
+            {"flow_ddi": True, "init_checkpoint": flow_run / "model.ckpt-12"},
+            "--flow_ddi: found true with a flow",
+        ),
         ({"data_dir": path.parent}, "train.tsv, line 6, column 10", "'four'"),
     ):
         refused(flow_flags, *parts, output_parent_dir=tmp_path / "out", exp_name="run", **changes)
@@ -97,10 +146,17 @@ def test_what_has_learned_nothing_predicts_without_a_run(flow_flags, flow_run, c
         assert small_runs.main(*small_runs.as_flags(plain, exp_name=name, **changes))[0] == 0
         written = {"eval_results.txt", "test_results.json", "test_results.tsv"}
         assert {path.name for path in (flow_run.parent / name).iterdir()} == written
-    hardly, never = ((flow_run.parent / name / "test_results.tsv").read_bytes() for name in ("hardly", "never"))
+    hardly, never = (
+        (flow_run.parent / name / "test_results.tsv").read_bytes() for name in ("hardly", "never")
+    )
     assert hardly == never and b"nan" not in never
     assert "global_step = 0\n" in (flow_run.parent / "never" / "eval_results.txt").read_text()
-    small_runs.run(flow_flags, do_train=False, exp_name="started", init_checkpoint=str(flow_run / "model.ckpt-12"))
+    small_runs.run(
+        flow_flags,
+        do_train=False,
+        exp_name="started",
+        init_checkpoint=str(flow_run / "model.ckpt-12"),
+    )
     assert "is untrained" not in caplog.text
     run_dir = small_runs.run(flow_flags, do_train=False, exp_name="no_run")
     assert f"{run_dir} has no checkpoint: its flow is untrained" in caplog.text
@@ -126,7 +182,9 @@ def test_a_killed_run_resumes_and_ends_in_the_same_bits(flow_flags, flow_run):
     assert small_runs.finish(small_runs.start(arguments, _KILLED_AT_STEP_4))[0] == -signal.SIGKILL
     assert not (run_dir / TRAIN_RESULTS_FILE).exists()
     assert small_runs.main(*arguments)[0] == 0
-    assert (run_dir / "test_results.tsv").read_bytes() == (flow_run / "test_results.tsv").read_bytes()
+    assert (run_dir / "test_results.tsv").read_bytes() == (
+        flow_run / "test_results.tsv"
+    ).read_bytes()
     small_runs.assert_same_bits(run_dir, flow_run)
 
 
@@ -162,30 +220,53 @@ def test_an_interrupted_run_skips_a_damaged_checkpoint(flow_flags, flow_run, dam
     assert small_runs.main(*small_runs.as_flags(settings))[0] == 0
     assert f"Resumed from {damaged}/model.ckpt-10" in caplog.text
     small_runs.assert_same_bits(damaged, flow_run)
-    assert not [path.name for path in damaged.iterdir() if path.name.startswith((".", "model.ckpt-15"))]
+    assert not [
+        path.name for path in damaged.iterdir() if path.name.startswith((".", "model.ckpt-15"))
+    ]
 
 
 @pytest.mark.differs("is not scored with another")
 def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_encoder_dir):
     files = {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()}
-    other_model = {"sentence_embedding_type": "cls", "max_seq_length": 9, "low_dim": 4, "flow": 0, "flow_loss": 0}
-    named = [f"{name} is " for name in (*other_model.keys() - {"flow", "flow_loss"}, "flow_model_config")]
+    other_model = {
+        "sentence_embedding_type": "cls",
+        "max_seq_length": 9,
+        "low_dim": 4,
+        "flow": 0,
+        "flow_loss": 0,
+    }
+    named = [
+        f"{name} is " for name in (*other_model.keys() - {"flow", "flow_loss"}, "flow_model_config")
+    ]
     for changes, parts in (
         ({}, ["finished run", "--overwrite"]),
-        ({"flow_learning_rate": 0.1, "max_seq_length": 9}, ["flow_learning_rate is 0.01", "max_seq_length is 10"]),
+        (
+            {"flow_learning_rate": 0.1, "max_seq_length": 9},
+            ["flow_learning_rate is 0.01", "max_seq_length is 10"],
+        ),
         ({"do_train": False, **other_model}, ["other settings", *named]),
         ({"do_train": False, "eval_checkpoint_name": "model.ckpt-7"}, ["model.ckpt-7"]),
-        ({"do_train": False, "bert_hub": str(tiny_encoder_dir)}, [tiny_encoder_dir.name, "as recorded"]),
+        (
+            {"do_train": False, "bert_hub": str(tiny_encoder_dir)},
+            [tiny_encoder_dir.name, "as recorded"],
+        ),
     ):
         refused(flow_flags | {"exp_name": "whole"} | changes, *parts)
-        assert {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()} == files
+        assert {
+            path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()
+        } == files
     # Another thread is refused as another process is.
     with locked(flow_run), concurrent.futures.ThreadPoolExecutor(1) as thread:
-        thread.submit(refused, flow_flags, f"{flow_run}: another process", exp_name="whole").result()
+        thread.submit(
+            refused, flow_flags, f"{flow_run}: another process", exp_name="whole"
+        ).result()
 
 
 def test_a_finished_run_is_scored_again_and_by_a_checkpoint(flow_flags, flow_run):
-    evaluated, learned = (flow_run / "eval_results.txt").read_bytes(), small_runs.checkpoint_variables(flow_run)
+    evaluated, learned = (
+        (flow_run / "eval_results.txt").read_bytes(),
+        small_runs.checkpoint_variables(flow_run),
+    )
     # No label counts, so the supervised loss is zero, as in the original.
     assert b"eval_loss = 0.0\n" in evaluated
     names = ("model.ckpt-0", "model.ckpt-12")
@@ -199,7 +280,11 @@ def test_a_finished_run_is_scored_again_and_by_a_checkpoint(flow_flags, flow_run
 
 
 def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_run):
-    given = {"exp_name": "second", "num_train_epochs": 0.34, "init_checkpoint": str(flow_run / "model.ckpt-12")}
+    given = {
+        "exp_name": "second",
+        "num_train_epochs": 0.34,
+        "init_checkpoint": str(flow_run / "model.ckpt-12"),
+    }
     start = small_runs.checkpoint_variables(small_runs.run(flow_flags, **given), "model.ckpt-0")
     end = small_runs.checkpoint_variables(flow_run, "model.ckpt-12")
     flow = [key for key in end if key.startswith("flow/")]
@@ -213,15 +298,25 @@ def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_
 def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path, capsys):
     folder = small_runs.write_senteval(tmp_path / "SentEval", small_runs.SMALL_WORDS)
     wanted = {"do_senteval": True, "senteval_tasks": " STS12", "senteval_dir": str(folder)}
-    values = flow_flags | wanted | {"exp_name": "whole", "do_train": False, "do_eval": False, "do_predict": False}
-    for names, found in (("STS12,MR", "found MR, "), ("", "found nothing"), ("STS13", "no such folder")):
+    values = (
+        flow_flags
+        | wanted
+        | {"exp_name": "whole", "do_train": False, "do_eval": False, "do_predict": False}
+    )
+    for names, found in (
+        ("STS12,MR", "found MR, "),
+        ("", "found nothing"),
+        ("STS13", "no such folder"),
+    ):
         refused(values, found, senteval_tasks=names)
     run_dir = small_runs.run(values)
     printed = capsys.readouterr().out
     written = json.loads((run_dir / "evaluation.json").read_text())
     assert written["made_by"]["command"] == "run_siamese"
     # `bert-flow evaluate` gives the same scores.
-    expected = msgspec.to_builtins(scores_of("", BertFlow.load(run_dir), [read_task("sts12", senteval_dir=folder)]))
+    expected = msgspec.to_builtins(
+        scores_of("", BertFlow.load(run_dir), [read_task("sts12", senteval_dir=folder)])
+    )
     for key in ("model", "tasks", "without_flow"):
         assert written[key] == expected[key]
     refused(values, "evaluation.json: exists", "--overwrite")
@@ -229,11 +324,19 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
     again = {"init_checkpoint": str(run_dir / "model.ckpt-12")}
     assert small_runs.main(*small_runs.as_flags(values, **again))[0] == 0
     original = capsys.readouterr().out
-    by_task = [[line.split() for line in text.splitlines() if " STS-12 " in line] for text in (printed, original)]
+    by_task = [
+        [line.split() for line in text.splitlines() if " STS-12 " in line]
+        for text in (printed, original)
+    ]
     assert len(by_task[0]) == 1 and by_task[0] == by_task[1]
     assert json.loads((run_dir / "evaluation.json").read_text()) == written
     (run_dir / "evaluation.json").unlink()
-    trained = {"do_train": True, "num_train_epochs": 0.34, "exp_name": "trained", "senteval_tasks": "STS12"}
+    trained = {
+        "do_train": True,
+        "num_train_epochs": 0.34,
+        "exp_name": "trained",
+        "senteval_tasks": "STS12",
+    }
     scores = json.loads((small_runs.run(values | trained) / "evaluation.json").read_text())
     assert scores["model"]["checkpoint"].endswith("model.ckpt-1")
 
@@ -243,7 +346,9 @@ def test_xla_gives_the_same_losses(flow_flags, tmp_path, monkeypatch):
     # XLA draws other masks of the flow's dropout.
     changes = {"flow_model_config": small_runs.small_flow_file(tmp_path), "num_train_epochs": 1.0}
     values = flow_flags | changes | {"do_eval": False, "do_predict": False}
-    status, stderr = small_runs.finish(small_runs.start(small_runs.as_flags(values, exp_name="xla", use_xla=True)))
+    status, stderr = small_runs.finish(
+        small_runs.start(small_runs.as_flags(values, exp_name="xla", use_xla=True))
+    )
     assert status == 0, stderr
     assert list(tmp_path.glob("*cluster*")), "nothing was compiled"
     run_dir = small_runs.run(values, exp_name="plain")

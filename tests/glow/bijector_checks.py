@@ -9,8 +9,9 @@ TOLERANCE = 1e-8
 def perturb(variables, seed):
     """Change every variable, so that zero-initialised networks take part.
 
-    The rest of the initial value shrinks: in few channels Glorot's bound is so wide that actnorms scale a hundredfold,
-    and a random point's inverse through several of them is too large to come back to eight digits.
+    The rest of the initial value shrinks: in few channels Glorot's bound is so wide that actnorms
+    scale a hundredfold, and a random point's inverse through several of them is too large to come
+    back to eight digits.
     """
     generator = np.random.default_rng(seed)
     for variable in variables:
@@ -53,8 +54,12 @@ def check_shapes(bijector, event_size, seed=0):
             output = function(tf.constant(np.broadcast_to(part, shape)))
             assert output.shape == shape
             reference = expected if len(shape) == 3 else expected[0]
-            np.testing.assert_allclose(output, np.broadcast_to(reference, shape), rtol=0, atol=TOLERANCE)
-        traced = tf.function(function).get_concrete_function(tf.TensorSpec([None, event_size], tf.float64))
+            np.testing.assert_allclose(
+                output, np.broadcast_to(reference, shape), rtol=0, atol=TOLERANCE
+            )
+        traced = tf.function(function).get_concrete_function(
+            tf.TensorSpec([None, event_size], tf.float64)
+        )
         assert traced.output_shapes.as_list() == [None, event_size]
         np.testing.assert_allclose(traced(x), expected, rtol=0, atol=TOLERANCE)
 
@@ -65,5 +70,7 @@ def _jacobian(bijector, x):
     copies = tf.repeat(x, event_size, axis=0)
     with tf.GradientTape() as tape:
         tape.watch(copies)
-        picked = tf.linalg.diag_part(tf.reshape(bijector.forward(copies), [n, event_size, event_size]))
+        picked = tf.linalg.diag_part(
+            tf.reshape(bijector.forward(copies), [n, event_size, event_size])
+        )
     return tf.reshape(tape.gradient(picked, copies), [n, event_size, event_size]).numpy()

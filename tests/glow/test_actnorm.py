@@ -13,7 +13,9 @@ def actnorm(size, dtype=tf.float32):
 
 def normal(n, deviations, mean=0.0):
     """Random float32 [n, D] of these deviations of the channels."""
-    return np.random.default_rng(0).normal(mean, deviations, (n, len(deviations))).astype(np.float32)
+    return (
+        np.random.default_rng(0).normal(mean, deviations, (n, len(deviations))).astype(np.float32)
+    )
 
 
 def test_is_a_bijector():
@@ -31,7 +33,9 @@ def test_shifts_first_and_scales_by_three_times_the_logarithm():
     bijector.b.assign([1.0, -2.0])
     bijector.logs.assign([0.0, np.log(2.0) / 3])
     np.testing.assert_allclose(bijector.forward([[5.0, 5.0]]), [[6.0, 6.0]], rtol=1e-6)
-    np.testing.assert_allclose(bijector.forward_log_det_jacobian([[5.0, 5.0]]), np.log(2.0), rtol=1e-6)
+    np.testing.assert_allclose(
+        bijector.forward_log_det_jacobian([[5.0, 5.0]]), np.log(2.0), rtol=1e-6
+    )
 
 
 def test_initialisation_normalises_every_channel():

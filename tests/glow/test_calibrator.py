@@ -60,10 +60,14 @@ def test_steps_are_those_of_the_originals_optimiser(monkeypatch):
     for batch in order[:40].reshape(5, 8):
         with tf.GradientTape() as tape:
             # The sum of two means does not depend on the order of the rows.
-            first, second = (tf.reduce_mean(flow.bits_per_dim(X[half])) for half in (batch[:4], batch[4:]))
+            first, second = (
+                tf.reduce_mean(flow.bits_per_dim(X[half])) for half in (batch[:4], batch[4:])
+            )
             loss = first + second
         losses.append(float(loss) / 2)
-        apply_clipped(optimizer, tape.gradient(loss, flow.trainable_variables), list(flow.trainable_variables))
+        apply_clipped(
+            optimizer, tape.gradient(loss, flow.trainable_variables), list(flow.trainable_variables)
+        )
     # Two steps a call, and one.
     for limit, value in (("_STEPS_PER_CALL", 2), ("_ROWS_PER_CALL", 7)):
         with monkeypatch.context() as patch:
@@ -71,17 +75,24 @@ def test_steps_are_those_of_the_originals_optimiser(monkeypatch):
             ours = FlowCalibrator(**SMALL, epochs=0.625).fit(X)
         np.testing.assert_allclose(ours.losses_, losses, rtol=1e-5)
         for path, expected in flow.variables_by_path.items():
-            np.testing.assert_allclose(ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path)
+            np.testing.assert_allclose(
+                ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path
+            )
 
 
 def test_training_ends_where_held_out_rows_are_most_likely():
     X, options = embeddings(), SMALL | {"learning_rate": 3e-2}
     early = FlowCalibrator(**options, epochs=160.0).fit(X[:16], held_out=X[16:])
     # An epoch is two steps, and each call takes 32.
-    flows = [FlowCalibrator(**options, epochs=early.n_steps_ / 2 + more).fit(X[:16]) for more in (-16, 0, 16)]
+    flows = [
+        FlowCalibrator(**options, epochs=early.n_steps_ / 2 + more).fit(X[:16])
+        for more in (-16, 0, 16)
+    ]
     best = max(flows, key=lambda flow: flow.score(X[16:]))
     assert early.n_steps_ == best.n_steps_ == len(early.losses_) < 320
-    np.testing.assert_array_equal(early.partial_fit(X).transform(X), best.partial_fit(X).transform(X))
+    np.testing.assert_array_equal(
+        early.partial_fit(X).transform(X), best.partial_fit(X).transform(X)
+    )
     with pytest.raises(ValueError, match="held_out: "):
         FlowCalibrator(**options).fit(X, held_out=1e25 * X)
 
@@ -101,7 +112,9 @@ def eagerly():
 
 
 def test_scikit_learns_own_checks_pass(eagerly):
-    check_estimator(FlowCalibrator(config=GlowConfig(n_levels=1, depth=1, coupling_width=2)), on_skip=None)
+    check_estimator(
+        FlowCalibrator(config=GlowConfig(n_levels=1, depth=1, coupling_width=2)), on_skip=None
+    )
 
 
 def test_a_stream_is_learned_in_parts_every_row_once():
@@ -134,7 +147,10 @@ def test_failed_part_leaves_the_flow_as_it_was(fitted, monkeypatch):
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
     monkeypatch.setattr(calibrator_module, "_STEPS_PER_CALL", 3)
     spoilt = np.where(
-        np.arange(64)[:, np.newaxis] == np.random.default_rng([again.seed, 1, 48]).permutation(64)[30], 1e30, X
+        np.arange(64)[:, np.newaxis]
+        == np.random.default_rng([again.seed, 1, 48]).permutation(64)[30],
+        1e30,
+        X,
     )
     with pytest.raises(ValueError, match=r"found a loss of inf at step 4 of 8"):
         again.set_params(learning_rate=1e-3).partial_fit(spoilt)
@@ -159,13 +175,17 @@ def test_failed_fit_leaves_the_flow_as_it_was(fitted):
 
 @pytest.mark.parametrize(("width", "levels"), [(2, 1), (7, 2), (25, 3)])
 def test_narrow_embeddings_get_fewer_levels(eagerly, recwarn, width, levels):
-    calibrator = FlowCalibrator(GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1)
+    calibrator = FlowCalibrator(
+        GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1
+    )
     X = np.random.default_rng(1).normal(size=(80, width)).astype(np.float32)
     calibrator.fit(X)
     warned = [f"config: found 3 levels with {width} channels, using {levels}"] if levels < 3 else []
     assert [str(one.message) for one in recwarn if one.category is UserWarning] == warned
     assert calibrator.config_ == dataclasses.replace(calibrator.config, n_levels=levels)
-    np.testing.assert_allclose(calibrator.inverse_transform(calibrator.transform(X)), X, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(
+        calibrator.inverse_transform(calibrator.transform(X)), X, rtol=0, atol=1e-4
+    )
 
 
 def test_fewer_rows_than_a_batch_are_one_step_and_a_warning(eagerly):
@@ -197,7 +217,11 @@ def _with(value):
         ({"learning_rate": -1.0}, embeddings(), "learning_rate: found -1.0"),
         ({"seed": -1}, embeddings(), "seed: found -1"),
         ({"config": "config_l9"}, embeddings(), "'config_l9'"),
-        ({"data_dependent_init": True}, np.ones([16, 8], np.float32), "do not differ in any channel"),
+        (
+            {"data_dependent_init": True},
+            np.ones([16, 8], np.float32),
+            "do not differ in any channel",
+        ),
         # Epochs are drawn as they begin.
         ({"epochs": 1e12}, embeddings() * 1e30, "found a loss of inf at step 1 of 8000000000000"),
     ],
@@ -209,7 +233,10 @@ def test_what_cannot_be_fitted_is_named(arguments, X, words):
 
 def test_input_is_checked_after_fitting_too(fitted):
     for method in (fitted.transform, fitted.inverse_transform, fitted.score_samples):
-        for X, words in ((_with(np.nan), "found NaN in row 4, column 1"), (embeddings(width=6), "6 features")):
+        for X, words in (
+            (_with(np.nan), "found NaN in row 4, column 1"),
+            (embeddings(width=6), "6 features"),
+        ):
             with pytest.raises(ValueError, match=words):
                 method(X)
 

@@ -57,7 +57,9 @@ def test_affine_coupling_takes_shifts_from_even_channels():
         return tf.concat([x1 * 0 + [[10.0, -2.0]], x1 * 0 + [[20.0, 3.0]]], axis=-1)
 
     y = AffineCoupling(network).forward([[1.0, 2.0, 3.0, 4.0]]).numpy()
-    np.testing.assert_allclose(y, [[1.0, 2.0, (3.0 + 10.0) * 0.5, (4.0 + 20.0) / (1 + np.exp(-5.0))]], rtol=1e-6)
+    np.testing.assert_allclose(
+        y, [[1.0, 2.0, (3.0 + 10.0) * 0.5, (4.0 + 20.0) / (1 + np.exp(-5.0))]], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("activation", ["relu", "gatu"])

@@ -9,7 +9,9 @@ from glow.flow import Glow
 from tests.glow.bijector_checks import perturb
 
 SMALL = GlowConfig(n_levels=2, depth=2, coupling_width=4)
-AFFINE = GlowConfig(n_levels=2, depth=2, coupling_width=4, coupling="affine", activation="gatu", permutation=False)
+AFFINE = GlowConfig(
+    n_levels=2, depth=2, coupling_width=4, coupling="affine", activation="gatu", permutation=False
+)
 BOTH = pytest.mark.parametrize("config", [SMALL, AFFINE], ids=["additive", "affine"])
 
 
@@ -50,7 +52,9 @@ def test_initial_values_are_the_originals():
 
 def test_sizes_that_do_not_fit_and_negative_seeds_are_named():
     for event_size, n_levels in ((7, 3), (1, 1), (0, 1), (3, 2)):
-        with pytest.raises(ValueError, match=f"event_size: found {event_size}, expected {2**n_levels} or more"):
+        with pytest.raises(
+            ValueError, match=f"event_size: found {event_size}, expected {2**n_levels} or more"
+        ):
             Glow(GlowConfig(n_levels=n_levels), event_size, seed=0)
     with pytest.raises(ValueError, match="seed: found -1"):
         Glow(SMALL, 8, seed=-1)
@@ -63,8 +67,8 @@ def test_latent_lists_what_left_first():
     for path, variable in flow.variables_by_path.items():
         if path.split("/")[2] == "actnorm":
             variable.assign(tf.zeros_like(variable))
-    # Level 0 reverses 0..7 and lets the right half 3 2 1 0 go; level 1 reverses 7 6 5 4 and lets 6 7 go; level 2
-    # reverses 5 4... back.
+    # Level 0 reverses 0..7 and lets the right half 3 2 1 0 go; level 1 reverses 7 6 5 4 and lets 6
+    # 7 go; level 2 reverses 5 4... back.
     np.testing.assert_array_equal(flow.forward(tf.range(8.0)), [3, 2, 1, 0, 6, 7, 5, 4])
 
 
@@ -83,7 +87,9 @@ def test_density_is_the_bijectors(config):
 
 
 def test_latents_and_loss_together_run_each_network_once(flow):
-    per_step = (3 if flow.config.activation == "relu" else 4) + (0 if flow.config.permutation else 3)
+    per_step = (3 if flow.config.activation == "relu" else 4) + (
+        0 if flow.config.permutation else 3
+    )
     for function in (flow.forward_and_bits_per_dim, flow.log_prob, flow.forward, flow.inverse):
         graph = tf.function(function).get_concrete_function(tf.TensorSpec([None, 8])).graph
         products = [op for op in graph.get_operations() if op.type == "MatMul"]
@@ -93,7 +99,10 @@ def test_latents_and_loss_together_run_each_network_once(flow):
 
 
 def test_coupling_dropout_follows_seed_and_step():
-    u, dropping = embeddings(200), [new_flow(dataclasses.replace(SMALL, coupling_dropout=0.5)) for _ in range(2)]
+    u, dropping = (
+        embeddings(200),
+        [new_flow(dataclasses.replace(SMALL, coupling_dropout=0.5)) for _ in range(2)],
+    )
     for one in dropping:
         np.testing.assert_array_equal(one.bits_per_dim(u), new_flow().bits_per_dim(u))
     first, same = (one.bits_per_dim(u, tf.constant(3)) for one in dropping)
@@ -120,13 +129,18 @@ def test_answers_follow_the_variables_even_for_the_same_tensor(config):
     flow = new_flow(config)
 
     def answers(u):
-        return [function(u) for function in (flow.forward, flow.bits_per_dim, flow.log_prob, flow.inverse)]
+        return [
+            function(u)
+            for function in (flow.forward, flow.bits_per_dim, flow.log_prob, flow.inverse)
+        ]
 
     u = embeddings()
     before = answers(u)
     with tf.GradientTape() as tape:
         log_prob = flow.log_prob(u)
-    assert all(gradient is not None for gradient in tape.gradient(log_prob, flow.trainable_variables))
+    assert all(
+        gradient is not None for gradient in tape.gradient(log_prob, flow.trainable_variables)
+    )
     for variable in flow.trainable_variables:
         variable.assign(variable * 0.5)
     for old, new, found in zip(before, answers(embeddings()), answers(u), strict=True):

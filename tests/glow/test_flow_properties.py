@@ -22,8 +22,11 @@ CONFIGS = st.builds(
     coupling_width=st.integers(1, 5),
 )
 
-# A flow takes a second to build and check, too long for hypothesis to look for the smallest failure.
-FEW = settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+# A flow takes a second to build and check, too long for hypothesis to look for the smallest
+# failure.
+FEW = settings(
+    max_examples=6, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+)
 
 
 @FEW
@@ -50,6 +53,7 @@ def test_any_flow_initialised_from_data_is_normalised(config, seed):
     assert np.isfinite(bits_per_dim).all()
     np.testing.assert_allclose(flow.inverse(z), u, atol=1e-4)
     if config.permutation:
-        # Additive networks start at zero, so a channel's last actnorm decides: deviation 1, or 0 if constant.
+        # Additive networks start at zero, so a channel's last actnorm decides: deviation 1, or 0 if
+        # constant.
         deviation = np.sort(z.numpy().std(axis=0))
         np.testing.assert_allclose(deviation, [0.0] + [1.0] * 7, atol=1e-3)

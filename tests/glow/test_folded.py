@@ -49,13 +49,18 @@ def through(layers, x, dtype):
     ids=str,
 )
 def test_latents_are_those_of_the_flow(config, folds, has_layers):
-    # The levels have 31, 15 and 7 channels. In float64 nothing but a wrong formula is above the limit.
+    # The levels have 31, 15 and 7 channels. In float64 nothing but a wrong formula is above the
+    # limit.
     flow = new_flow(config, 31, tf.float64)
     u = embeddings(flow)
     if has_layers:
-        np.testing.assert_allclose(through(flow.dense_layers(), u, np.float64), flow.forward(u), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            through(flow.dense_layers(), u, np.float64), flow.forward(u), rtol=0, atol=1e-12
+        )
     else:
-        with pytest.raises(ValueError, match=f"{config.coupling} couplings of activation {config.activation}"):
+        with pytest.raises(
+            ValueError, match=f"{config.coupling} couplings of activation {config.activation}"
+        ):
             flow.dense_layers()
     folded = flow.folded()
     assert (folded is not None) == folds
@@ -89,14 +94,23 @@ def test_folded_flow_is_a_few_constant_operations():
     flow = new_flow()
     spec = tf.TensorSpec([None, flow.event_size], tf.float32)
     graph = tf.function(flow.folded()).get_concrete_function(spec).graph
-    kinds = [node.op for node in graph.as_graph_def().node if node.op not in ("Const", "Placeholder", "Identity")]
+    kinds = [
+        node.op
+        for node in graph.as_graph_def().node
+        if node.op not in ("Const", "Placeholder", "Identity")
+    ]
     # There are four steps of three products.
     assert kinds.count("MatMul") == 12
     assert set(kinds) == {"GatherV2", "AddV2", "Mul", "MatMul", "BiasAdd", "Relu"}
     assert not graph.captures
     # Dense layers are two for a step, little wider than the embedding.
     layers = flow.dense_layers()
-    assert [layer.kernel.shape for layer in layers] == [(16, 16), (16, 24), *[(24, 24)] * 7, (24, 16)]
+    assert [layer.kernel.shape for layer in layers] == [
+        (16, 16),
+        (16, 24),
+        *[(24, 24)] * 7,
+        (24, 16),
+    ]
     assert [layer.slope for layer in layers] == [1.0, *[0.5, 2.0] * 4, 1.0]
 
 
@@ -115,7 +129,9 @@ def test_an_affine_map_is_two_dense_layers():
     rng = np.random.default_rng(0)
     affine = AffineMap(6, rng.normal(size=6), rng.normal(size=(6, 6)))
     u = rng.normal(size=(5, 6)).astype(np.float32)
-    np.testing.assert_allclose(through(affine.dense_layers(), u, np.float64), affine.forward(u), atol=1e-5)
+    np.testing.assert_allclose(
+        through(affine.dense_layers(), u, np.float64), affine.forward(u), atol=1e-5
+    )
     assert affine.folded() is None and affine.variables_by_path.keys() == {"mean", "matrix"}
 
 

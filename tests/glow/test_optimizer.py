@@ -28,15 +28,22 @@ def test_steps_are_those_of_arithmetic_in_float64(dtype, rtol):
 
 def test_each_step_has_the_rate_of_its_own_time():
     variables = [tf.Variable([1.0], name="bias"), tf.Variable([1.0], tf.float64, name="bias")]
-    optimizer = AdamWeightDecay(tf_keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.5, 0.25]))
+    optimizer = AdamWeightDecay(
+        tf_keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.5, 0.25])
+    )
     optimizer.build(variables)
     children = set(optimizer._trackable_children())
     moved = []
     for _ in range(3):
         before = [variable.numpy()[0] for variable in variables]
-        # A moment of 0 and a gradient so large that a step is the rate times (1 - β1) / sqrt(1 - β2) at first.
-        optimizer.apply_gradients([(tf.constant([1e6], variable.dtype), variable) for variable in variables])
-        moved.append([old - variable.numpy()[0] for old, variable in zip(before, variables, strict=True)])
+        # A moment of 0 and a gradient so large that a step is the rate times (1 - β1) / sqrt(1 -
+        # β2) at first.
+        optimizer.apply_gradients(
+            [(tf.constant([1e6], variable.dtype), variable) for variable in variables]
+        )
+        moved.append(
+            [old - variable.numpy()[0] for old, variable in zip(before, variables, strict=True)]
+        )
     m, v = np.cumsum(0.1 * 0.9 ** np.arange(3)), np.cumsum(0.001 * 0.999 ** np.arange(3))
     expected = [0.5, 0.5, 0.25] * m / np.sqrt(v)
     np.testing.assert_allclose(moved, np.stack([expected, expected], axis=1), rtol=1e-5)

@@ -40,4 +40,6 @@ def test_initial_values_have_their_bound_or_deviation():
     bound = np.sqrt(6 / 1001)
     assert 0.99 * bound < values.max() <= bound
     assert np.median(values) == pytest.approx(bound / 2, rel=0.1)
-    assert collection().normal("W", [100, 100], stddev=0.05).numpy().std() == pytest.approx(0.05, rel=0.03)
+    assert collection().normal("W", [100, 100], stddev=0.05).numpy().std() == pytest.approx(
+        0.05, rel=0.03
+    )

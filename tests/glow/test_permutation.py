@@ -33,7 +33,9 @@ def test_learned_permutation_multiplies_from_the_right_by_p_l_u():
     bijector, variables = learned(6)
     perturb([v for v in variables.values() if v.trainable], seed=1)
     check_bijector(bijector, 6)
-    p, lower, upper, sign_s, log_s = (variables[name].numpy() for name in ("P", "L", "U", "sign_S", "log_S"))
+    p, lower, upper, sign_s, log_s = (
+        variables[name].numpy() for name in ("P", "L", "U", "sign_S", "log_S")
+    )
     w = p @ (np.tril(lower, -1) + np.eye(6)) @ (np.triu(upper, 1) + np.diag(sign_s * np.exp(log_s)))
     x = np.random.default_rng(0).normal(size=(4, 6))
     np.testing.assert_allclose(bijector.forward(x), x @ w, atol=1e-12)
@@ -44,7 +46,9 @@ def test_only_the_triangles_learn():
     x = tf.constant(np.random.default_rng(0).normal(size=(3, 4)))
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(bijector.forward(x) ** 2)
-    gradient = dict(zip(("L", "U"), tape.gradient(loss, [variables["L"], variables["U"]]), strict=True))
+    gradient = dict(
+        zip(("L", "U"), tape.gradient(loss, [variables["L"], variables["U"]]), strict=True)
+    )
     assert np.abs(np.tril(gradient["L"], -1)).max() > 0
     np.testing.assert_array_equal(np.triu(gradient["L"]), 0)
     assert np.abs(np.triu(gradient["U"], 1)).max() > 0

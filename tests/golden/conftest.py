@@ -39,11 +39,17 @@ def pytest_terminal_summary(terminalreporter):
         stats = terminalreporter.stats
         outcome = {
             "deviations": [[what, *worst[what]] for what in sorted(worst)],
-            "failed": [report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())],
+            "failed": [
+                report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())
+            ],
             "not_run": sorted({_reason(report) for report in stats.get("skipped", ())}),
         }
         pathlib.Path(path).write_text(json.dumps(outcome))
 
 
 def _reason(report):
-    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else report.nodeid
+    return (
+        report.longrepr[2].removeprefix("Skipped: ")
+        if isinstance(report.longrepr, tuple)
+        else report.nodeid
+    )

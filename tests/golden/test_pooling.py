@@ -35,8 +35,8 @@ def test_every_type_of_the_golden_data_is_compared(golden):
 @pytest.mark.parametrize("name", ORIGINAL_NAMES)
 def test_on_the_layers_of_the_original(golden, deviation, name, deeper):
     layers = [tf.constant(golden[f"encoder_layer_{i}"]) for i in range(3)]
-    # An encoder of more layers has them where no N up to 3 looks: N counts from the end, but `avg-last-N` and
-    # `avg-last-concat-N` begin with the first layer.
+    # An encoder of more layers has them where no N up to 3 looks: N counts from the end, but
+    # `avg-last-N` and `avg-last-concat-N` begin with the first layer.
     place = 0 if name.startswith("avg-last-last") else 1
     layers[place:place] = [tf.fill(layers[0].shape, np.nan)] * deeper
     outputs = {
@@ -45,13 +45,19 @@ def test_on_the_layers_of_the_original(golden, deviation, name, deeper):
         "encoder_outputs": layers,
     }
     pooled = pooling(name, len(layers))(outputs, golden["input_mask"])
-    deviation("pooling, on TF1's layers, absolute", np.abs(pooled - golden[f"pooled/{name}"]).max(), 1e-6)
+    deviation(
+        "pooling, on TF1's layers, absolute", np.abs(pooled - golden[f"pooled/{name}"]).max(), 1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ORIGINAL_NAMES)
 def test_from_the_tf1_checkpoint_on(tiny_source, golden, deviation, name):
     encoder = SentenceEncoder(tiny_source, name, trainable=False)
-    keys = {"input_word_ids": "input_ids", "input_mask": "input_mask", "input_type_ids": "segment_ids"}
+    keys = {
+        "input_word_ids": "input_ids",
+        "input_mask": "input_mask",
+        "input_type_ids": "segment_ids",
+    }
     inputs = {name: tf.constant(golden[key]) for name, key in keys.items()}
     found = np.abs(encoder(inputs) - golden[f"pooled/{name}"]).max()
     deviation("pooling, from the TF1 checkpoint on, absolute", found, 1e-5)
@@ -59,4 +65,8 @@ def test_from_the_tf1_checkpoint_on(tiny_source, golden, deviation, name):
 
 def test_low_dim(golden, deviation):
     found = reduce_dimension(tf.constant(golden["pooled/avg"]), 8)
-    deviation("pooling, on TF1's layers, absolute", np.abs(found - golden[f"pooled/{LOW_DIM}"]).max(), 1e-6)
+    deviation(
+        "pooling, on TF1's layers, absolute",
+        np.abs(found - golden[f"pooled/{LOW_DIM}"]).max(),
+        1e-6,
+    )

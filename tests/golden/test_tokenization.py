@@ -24,11 +24,17 @@ def reference(golden_dir):
     reference = json.loads((golden_dir / "tokenization_uncased.json").read_text())
     cases = reference["cases"]
     assert len(cases) == 61
-    return [c["text"] for c in cases], reference["max_seq_length"], np.array([c["input_ids"] for c in cases])
+    return (
+        [c["text"] for c in cases],
+        reference["max_seq_length"],
+        np.array([c["input_ids"] for c in cases]),
+    )
 
 
 def differing(texts, found, expected):
-    return [text for text, a, b in zip(texts, found, expected, strict=True) if not np.array_equal(a, b)]
+    return [
+        text for text, a, b in zip(texts, found, expected, strict=True) if not np.array_equal(a, b)
+    ]
 
 
 def test_all_awkward_strings(source, reference, deviation):
@@ -43,10 +49,13 @@ def test_all_awkward_strings(source, reference, deviation):
 
 
 def test_all_awkward_strings_in_the_folders_tokenizer(demo_dir, reference):
-    # This library is transformers' tokenizer; its encode method has this option by tokenizer_config.json.
+    # This library is transformers' tokenizer; its encode method has this option by
+    # tokenizer_config.json.
     texts, length, expected = reference
     theirs = tokenizers.Tokenizer.from_file(str(demo_dir / "tokenizer.json"))
-    theirs.encode_special_tokens = json.loads((demo_dir / "tokenizer_config.json").read_text())["split_special_tokens"]
+    theirs.encode_special_tokens = json.loads((demo_dir / "tokenizer_config.json").read_text())[
+        "split_special_tokens"
+    ]
     theirs.enable_truncation(length)
     theirs.enable_padding(length=length)
     assert differing(texts, [one.ids for one in theirs.encode_batch(texts)], expected) == []
@@ -76,10 +85,14 @@ def test_every_sentence_of_the_sts_benchmark(source, reference_data, deviation, 
     with np.load(reference_data / "golden" / "tokenization_stsb.npz") as golden:
         ids, lengths = golden[f"{split}_ids"], golden[f"{split}_lengths"]
     examples = read_split(TASKS["sts-b"], str(reference_data / "data" / "glue" / "STS-B"), split)
-    sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
+    sentences = [
+        s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair
+    ]
     assert len(sentences) == len(lengths) == count
     found = source.tokenizer()(tf.constant(sentences), 64)
-    rows = tf.RaggedTensor.from_tensor(found["input_word_ids"], lengths=tf.reduce_sum(found["input_mask"], axis=1))
+    rows = tf.RaggedTensor.from_tensor(
+        found["input_word_ids"], lengths=tf.reduce_sum(found["input_mask"], axis=1)
+    )
     expected = np.split(ids, np.cumsum(lengths)[:-1])
     wrong = differing(sentences, rows.to_list(), [row.tolist() for row in expected])
     print(*wrong, sep="\n")

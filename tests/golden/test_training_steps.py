@@ -15,8 +15,18 @@ from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 from glow.tf1_checkpoint import assign_tf1_variables, tf1_variables
 
 RUNS = (
-    *("train_flow_unsupervised", "train_flow_semi_supervised", "train_nli_siamese", "train_sts_regression_l2"),
-    *("train_flow_without_its_loss", "train_nli_with_flow", "train_low_dim_l2_flow", "train_schedule_to_its_end"),
+    *(
+        "train_flow_unsupervised",
+        "train_flow_semi_supervised",
+        "train_nli_siamese",
+        "train_sts_regression_l2",
+    ),
+    *(
+        "train_flow_without_its_loss",
+        "train_nli_with_flow",
+        "train_low_dim_l2_flow",
+        "train_schedule_to_its_end",
+    ),
     "train_num_examples_without_flow",
 )
 
@@ -34,8 +44,14 @@ def build(settings, arrays, source):
     encoder = SentenceEncoder(source, flags["sentence_embedding_type"], trainable=not frozen)
     flow = None
     if flags["flow"]:
-        flow = Glow(GlowConfig.from_name(flags["flow_model_config"]), encoder.embedding_size, seed=0)
-        start = {name.removeprefix("var/"): value for name, value in arrays.items() if name.startswith("var/bert/flow")}
+        flow = Glow(
+            GlowConfig.from_name(flags["flow_model_config"]), encoder.embedding_size, seed=0
+        )
+        start = {
+            name.removeprefix("var/"): value
+            for name, value in arrays.items()
+            if name.startswith("var/bert/flow")
+        }
         assign_tf1_variables(flow, start)
     model = SiameseBertFlow(
         encoder,
@@ -46,7 +62,9 @@ def build(settings, arrays, source):
     )
     if model.output_weights is not None:
         model.output_weights.assign(arrays["var/loss/output_weights"])
-    schedule = WarmupLinearDecay(settings["learning_rate"], settings["num_train_steps"], settings["num_warmup_steps"])
+    schedule = WarmupLinearDecay(
+        settings["learning_rate"], settings["num_train_steps"], settings["num_warmup_steps"]
+    )
     model.compile(
         AdamWeightDecay(schedule),
         AdamWeightDecay(settings["flow_learning_rate"]) if flags["flow_loss"] else None,
@@ -69,7 +87,9 @@ def model_inputs(batch, numbered=True):
     }
 
 
-@pytest.fixture(scope="module", params=[*((run, True) for run in RUNS), ("train_nli_siamese", False)])
+@pytest.fixture(
+    scope="module", params=[*((run, True) for run in RUNS), ("train_nli_siamese", False)]
+)
 def trained(request, golden_dir, tiny_source):
     """A golden run, its model and logs, and the first variables."""
     settings, arrays = golden_run(golden_dir, request.param[0])
@@ -90,7 +110,11 @@ def test_losses_of_twelve_steps_are_those_of_tf1(trained, deviation):
         np.testing.assert_array_equal(losses, 0.0)
         np.testing.assert_array_equal(arrays["losses"], 0.0)
     else:
-        deviation("twelve training steps, supervised losses", np.max(np.abs(losses / arrays["losses"] - 1)), 5e-5)
+        deviation(
+            "twelve training steps, supervised losses",
+            np.max(np.abs(losses / arrays["losses"] - 1)),
+            5e-5,
+        )
     if settings["flags"]["flow"]:
         flow_losses = np.array([log["flow_loss"] for log in logs])
         worst = np.max(np.abs(flow_losses / arrays["flow_losses"] - 1))
@@ -100,11 +124,14 @@ def test_losses_of_twelve_steps_are_those_of_tf1(trained, deviation):
 def test_embeddings_after_twelve_steps_are_those_of_tf1(trained, deviation):
     settings, arrays, model, _, _ = trained
     outputs = model(model_inputs(arrays["batches"][-1]))
-    # After half of all weights have been moved by one unit in the last place, a run ends this far from itself (four
-    # trials): embeddings 1e-5, cosines 1.4e-6; with a penalty 3.8e-4 and 4.3e-5, because Adam without bias correction
-    # makes a whole step of a gradient's rounding. The limits are some five times as large.
+    # After half of all weights have been moved by one unit in the last place, a run ends this far
+    # from itself (four trials): embeddings 1e-5, cosines 1.4e-6; with a penalty 3.8e-4 and 4.3e-5,
+    # because Adam without bias correction makes a whole step of a gradient's rounding. The limits
+    # are some five times as large.
     is_penalised = settings["flags"].get("l2_penalty", -1) > 0
-    runs, most, most_cosine = ("penalised runs", 2e-3, 2e-4) if is_penalised else ("runs", 5e-5, 1e-5)
+    runs, most, most_cosine = (
+        ("penalised runs", 2e-3, 2e-4) if is_penalised else ("runs", 5e-5, 1e-5)
+    )
     for name in ("embedding_a", "embedding_b"):
         expected = arrays[f"final/{name}"]
         worst = np.abs(outputs[name] - expected).max() / np.abs(expected).max()
@@ -122,7 +149,11 @@ def test_every_variable_after_twelve_steps_is_that_of_tf1(trained, golden_dir, d
         found |= tf1_variables(model.flow)
     if model.output_weights is not None:
         found["loss/output_weights"] = model.output_weights.numpy()
-    expected = {name.removeprefix("final_var/"): arrays[name] for name in arrays if name.startswith("final_var/")}
+    expected = {
+        name.removeprefix("final_var/"): arrays[name]
+        for name in arrays
+        if name.startswith("final_var/")
+    }
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         before = arrays[f"var/{name}"] if f"var/{name}" in arrays else start.get_tensor(name)
@@ -130,8 +161,13 @@ def test_every_variable_after_twelve_steps_is_that_of_tf1(trained, golden_dir, d
         if way == 0:
             np.testing.assert_array_equal(found[name], value, err_msg=name)
         elif name.endswith("/key/bias"):
-            # Adds the same to all of a query's scores, so its gradient is zero but for rounding, and so is its way.
-            deviation("twelve training steps, biases of the keys, absolute", np.abs(found[name] - value).max(), 2e-5)
+            # Adds the same to all of a query's scores, so its gradient is zero but for rounding,
+            # and so is its way.
+            deviation(
+                "twelve training steps, biases of the keys, absolute",
+                np.abs(found[name] - value).max(),
+                2e-5,
+            )
         else:
             what = "twelve training steps, variables, relative to the way they went"
             deviation(what, np.linalg.norm(found[name] - value) / way, 2e-4)
@@ -139,12 +175,16 @@ def test_every_variable_after_twelve_steps_is_that_of_tf1(trained, golden_dir, d
 
 def test_encoder_moves_only_where_a_label_counts(trained):
     settings, _, model, _, before = trained
-    moved = [n for n, v in model.encoder.variables_by_name.items() if not np.array_equal(v.numpy(), before[n])]
+    moved = [
+        n
+        for n, v in model.encoder.variables_by_name.items()
+        if not np.array_equal(v.numpy(), before[n])
+    ]
     if settings["flags"]["num_examples"] == 0:
         assert not moved
     else:
-        # A variable without a gradient keeps its value: the pooler under an average, the last layer under
-        # an average of the one before it.
+        # A variable without a gradient keeps its value: the pooler under an average, the last layer
+        # under an average of the one before it.
         idle = {name for name in before if name not in moved}
         without = {"cls": (), "avg-last-last-2": ("bert/pooler/", "bert/encoder/layer_2/")}
         prefixes = without.get(settings["flags"]["sentence_embedding_type"], ("bert/pooler/",))

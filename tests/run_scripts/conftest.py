@@ -13,8 +13,9 @@ from tests.refusals import refusal
 _SCRIPTS = pathlib.Path(__file__).parents[2] / "run_scripts"
 _BASH = shutil.which("bash")
 
-# A Python that can say its version and make environments of itself. pip and everything else only note their arguments;
-# `fail_pip` in the repository makes pip print that file and fail, `fail_run` names what else fails.
+# A Python that can say its version and make environments of itself. pip and everything else only
+# note their arguments; `fail_pip` in the repository makes pip print that file and fail, `fail_run`
+# names what else fails.
 _STAND_IN = """\
     #!{bash}
     root={root}
@@ -58,7 +59,9 @@ class Repository:
 
     def run(self, script, *arguments, **options):
         """Run a script to its end."""
-        return subprocess.run(**self.command(script, *arguments, **options), capture_output=True, check=False)
+        return subprocess.run(
+            **self.command(script, *arguments, **options), capture_output=True, check=False
+        )
 
     def succeeds(self, script, *arguments, **options):
         """Return what a script prints and what it calls; it must succeed."""
@@ -89,7 +92,11 @@ def repository(tmp_path):
 def ready(tmp_path_factory):
     """A repository after set-up, with the folders that `train_siamese.sh` needs."""
     repository = Repository(tmp_path_factory.mktemp("ready"))
-    for name in ("uncased_L-12_H-768_A-12", "uncased_L-24_H-1024_A-16", "wwm_uncased_L-24_H-1024_A-16"):
+    for name in (
+        "uncased_L-12_H-768_A-12",
+        "uncased_L-24_H-1024_A-16",
+        "wwm_uncased_L-24_H-1024_A-16",
+    ):
         (repository.bin / "pre" / name).mkdir(parents=True)
     (repository.bin / "glue").mkdir()
     repository.run("test.sh")

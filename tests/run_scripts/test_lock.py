@@ -24,12 +24,18 @@ def _requirements(name):
 def _declared(keyword):
     """The literal that setup.py gives `setup` for a keyword."""
     tree = ast.parse((_ROOT / "setup.py").read_text(encoding="utf-8"))
-    values = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == keyword]
+    values = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == keyword
+    ]
     return ast.literal_eval(values[0])
 
 
 def test_the_lock_pins_every_line_with_its_digest():
-    for line, requirement in zip(_lines("requirements.txt"), _requirements("requirements.txt"), strict=True):
+    for line, requirement in zip(
+        _lines("requirements.txt"), _requirements("requirements.txt"), strict=True
+    ):
         assert re.search(r" --hash=sha256:[0-9a-f]{64}$", line), requirement
         assert [specifier.operator for specifier in requirement.specifier] == ["=="], requirement
         assert requirement.url is None
@@ -38,7 +44,11 @@ def test_the_lock_pins_every_line_with_its_digest():
 @pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
 def test_the_lock_holds_what_requirements_in_asks_for(python):
     # A platform that every package of the lock has files for.
-    environment = {"python_version": python, "python_full_version": f"{python}.1", "sys_platform": "linux"}
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.1",
+        "sys_platform": "linux",
+    }
     environment |= {"platform_system": "Linux", "platform_python_implementation": "CPython"}
     environment["implementation_name"] = "cpython"
     locked = {}
@@ -54,4 +64,6 @@ def test_setup_declares_what_requirements_in_asks_for():
     extras = _declared("extras_require")
     declared = [*_declared("install_requires"), *(one for name in IN_LOCK for one in extras[name])]
     # Requirements write equal ranges alike.
-    assert sorted(str(Requirement(one)) for one in declared) == sorted(map(str, _requirements("requirements.in")))
+    assert sorted(str(Requirement(one)) for one in declared) == sorted(
+        map(str, _requirements("requirements.in"))
+    )

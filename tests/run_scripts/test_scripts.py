@@ -15,7 +15,9 @@ def failing(ready):
     (ready.root / "fail_run").unlink()
 
 
-@pytest.mark.parametrize("check", ["ruff check", "ruff format", "lint_imports", "tools.english", "mypy", "pytest"])
+@pytest.mark.parametrize(
+    "check", ["ruff check", "ruff format", "lint_imports", "tools.english", "mypy", "pytest"]
+)
 def test_test_sh_fails_with_any_check_and_still_tests(ready, failing, check):
     failing(check)
     assert ready.run("test.sh").returncode == 1
@@ -24,7 +26,10 @@ def test_test_sh_fails_with_any_check_and_still_tests(ready, failing, check):
 
 @pytest.mark.parametrize(
     ("script", "module"),
-    [("siamese_then_flow.sh", "bert_flow_tf.recipe"), ("paper_effect.sh", "benchmarks.paper_effect")],
+    [
+        ("siamese_then_flow.sh", "bert_flow_tf.recipe"),
+        ("paper_effect.sh", "benchmarks.paper_effect"),
+    ],
 )
 def test_a_recipe_gets_the_arguments_and_gives_its_status(ready, failing, script, module):
     failing("nothing")
@@ -46,8 +51,18 @@ def test_a_recipe_gets_the_arguments_and_gives_its_status(ready, failing, script
 )
 def test_train_siamese_passes_the_originals_flags(ready, command, mode):
     _, calls = ready.succeeds("train_siamese.sh", command, **_TF1)
-    common = {"-m", "bert_flow_tf.run_siamese", "--task_name=STS-B", "--data_dir=glue/STS-B", "--output_parent_dir=out"}
-    bert = {f"--vocab_file={_BASE}/vocab.txt", f"--bert_config_file={_BASE}/bert_config.json", "--max_seq_length=64"}
+    common = {
+        "-m",
+        "bert_flow_tf.run_siamese",
+        "--task_name=STS-B",
+        "--data_dir=glue/STS-B",
+        "--output_parent_dir=out",
+    }
+    bert = {
+        f"--vocab_file={_BASE}/vocab.txt",
+        f"--bert_config_file={_BASE}/bert_config.json",
+        "--max_seq_length=64",
+    }
     assert set(calls) == mode | common | bert
 
 
@@ -56,7 +71,12 @@ def test_train_siamese_predict_scores_the_named_run(ready, failing):
     _, calls = ready.succeeds("train_siamese.sh", "predict", EXP_NAME="run", **_TF1)
     scoring = calls.index("bert_flow_tf.eval_stsb")
     assert {"--do_predict=true", _CHECKPOINT} < set(calls[:scoring])
-    scored = ["--glue_path=glue", "--task_name=STS-B", "--pred_path=out/run/test_results.tsv", "--is_test=1"]
+    scored = [
+        "--glue_path=glue",
+        "--task_name=STS-B",
+        "--pred_path=out/run/test_results.tsv",
+        "--is_test=1",
+    ]
     assert calls[scoring + 1 :] == scored
     failing("run_siamese")
     flags = "--exp_name=run \n --flow=1"
@@ -65,14 +85,24 @@ def test_train_siamese_predict_scores_the_named_run(ready, failing):
 
 
 def test_train_siamese_takes_the_named_encoder_and_checkpoint(ready):
-    for name, folder in (("large", "uncased_L-24_H-1024_A-16"), ("large-wwm", "wwm_uncased_L-24_H-1024_A-16")):
+    for name, folder in (
+        ("large", "uncased_L-24_H-1024_A-16"),
+        ("large-wwm", "wwm_uncased_L-24_H-1024_A-16"),
+    ):
         named = {"BERT_NAME": name, "INIT_CKPT": "mine/m-1", "TASK_NAME": "ALLNLI"}
         _, calls = ready.succeeds("train_siamese.sh", "train", **named, **_TF1)
-        expected = {f"--vocab_file=pre/{folder}/vocab.txt", "--init_checkpoint=mine/m-1", "--data_dir=glue/ALLNLI"}
+        expected = {
+            f"--vocab_file=pre/{folder}/vocab.txt",
+            "--init_checkpoint=mine/m-1",
+            "--data_dir=glue/ALLNLI",
+        }
         assert expected <= set(calls)
     _, calls = ready.succeeds("train_siamese.sh", "train", PREPROCESS_HUB="my/preprocess", **_HUB)
     assert {"--bert_hub=demo", "--preprocess_hub=my/preprocess"} <= set(calls)
-    assert not any(line.startswith(("--vocab_file", "--bert_config_file", "--init_checkpoint")) for line in calls)
+    assert not any(
+        line.startswith(("--vocab_file", "--bert_config_file", "--init_checkpoint"))
+        for line in calls
+    )
     _, calls = ready.succeeds("train_siamese.sh", "train", INIT_CKPT="mine", **_HUB)
     assert "--init_checkpoint=mine" in calls
 
@@ -88,10 +118,18 @@ _RUN_A = {**_TF1, "EXP_NAME": "a"}
         ([], {}, "no sub-command given, expected train, eval, predict"),
         (["tarin"], _TF1, "unknown sub-command tarin, expected train, eval, predict"),
         (["train"], _TF1, "GLUE_DIR is glue: no such folder"),
-        (["predict", "--exp_name=a --exp_name=b --flow=1"], _RUN_A, "EXP_NAME is a, and --exp_name is b"),
+        (
+            ["predict", "--exp_name=a --exp_name=b --flow=1"],
+            _RUN_A,
+            "EXP_NAME is a, and --exp_name is b",
+        ),
         (["predict", "--flow=1", "--exp_name", "b"], _RUN_A, "EXP_NAME is a, and --exp_name is b"),
         (["train"], {**_TF1, "GLUE_DIR": "."}, f"BERT_PREMODELS is pre: no folder {_BASE}"),
-        (["train"], {**_TF1, "GLUE_DIR": ".", "BERT_NAME": "huge"}, "BERT_NAME is huge, expected base, large"),
+        (
+            ["train"],
+            {**_TF1, "GLUE_DIR": ".", "BERT_NAME": "huge"},
+            "BERT_NAME is huge, expected base, large",
+        ),
     ],
 )
 def test_train_siamese_names_mistakes_before_any_set_up(repository, arguments, variables, named):

@@ -68,7 +68,9 @@ def test_pips_errors_are_one_line_without_passwords(repository):
     # The real Python and the real pip: what pip says then is what the script has to understand.
     pip = {"PYTHON": sys.executable, "PIP_CONFIG_FILE": "/dev/null"}
     index = {"PIP_INDEX_URL": "http://user:secret@127.0.0.1:1/simple", "PIP_RETRIES": "0"}
-    repository.refused("index http://127.0.0.1:1/simple cannot be reached", "a-package==1.0", **pip, **index)
+    repository.refused(
+        "index http://127.0.0.1:1/simple cannot be reached", "a-package==1.0", **pip, **index
+    )
     assert not (repository.root / ".venv" / ".bert_flow_setup").exists()
     wheel = repository.root / "a_package-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -81,12 +83,17 @@ def test_pips_errors_are_one_line_without_passwords(repository):
             archive.writestr(f"a_package-1.0.dist-info/{name}", text)
     local = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(repository.root)}
     for digest, message in (
-        ("0" * 64, "the file found of a-package==1.0 has another SHA-256 than requirements.txt says"),
+        (
+            "0" * 64,
+            "the file found of a-package==1.0 has another SHA-256 than requirements.txt says",
+        ),
         ("", "Hashes are required in --require-hashes mode"),
         # What comes next is the package itself, which this repository lacks.
         (hashlib.sha256(wheel.read_bytes()).hexdigest(), "could not install bert-flow-tf itself"),
     ):
-        (repository.root / "requirements.txt").write_text("a-package==1.0" + (digest and f" --hash=sha256:{digest}"))
+        (repository.root / "requirements.txt").write_text(
+            "a-package==1.0" + (digest and f" --hash=sha256:{digest}")
+        )
         repository.refused(message, **pip, **local)
         installed = list((repository.root / ".venv" / "lib").rglob("a_package.py"))
         assert bool(installed) == ("itself" in message)

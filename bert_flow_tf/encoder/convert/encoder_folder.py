@@ -20,21 +20,28 @@ Module = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 POOLING_MODES = {"avg": "mean_tokens", "paper-cls": "cls_token"}
 
 
-def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwrite: bool = False) -> pathlib.Path:
+def write_encoder_folder(
+    out_dir: str | os.PathLike, bert: Pretrained, *, overwrite: bool = False
+) -> pathlib.Path:
     with new_output(out_dir, folders.ENCODER_FOLDER, overwrite=overwrite) as folder:
         write_encoder(folder, bert)
     return pathlib.Path(out_dir)
 
 
-def write_encoder(folder: pathlib.Path, bert: Pretrained, modules: list[Module] | None = None, **config: Any) -> None:
+def write_encoder(
+    folder: pathlib.Path, bert: Pretrained, modules: list[Module] | None = None, **config: Any
+) -> None:
     """Write an encoder's files; `config` are further settings of `config.json`.
 
-    `modules` are sentence-transformers' modules after BERT, by default the pooling, if one module computes it.
+    `modules` are sentence-transformers' modules after BERT, by default the pooling, if one module
+    computes it.
     """
     record = bert.record
     write_json(folder / folders.CONFIG_FILE, hugging_face_config(bert.config) | config)
     tensors = {
-        hugging_face_name(name): np.ascontiguousarray(value.T if name.endswith("/kernel") else value)
+        hugging_face_name(name): np.ascontiguousarray(
+            value.T if name.endswith("/kernel") else value
+        )
         for name, value in bert.weights.items()
     }
     safetensors.numpy.save_file(tensors, folder / folders.WEIGHTS_FILE, {"format": "pt"})
@@ -42,7 +49,9 @@ def write_encoder(folder: pathlib.Path, bert: Pretrained, modules: list[Module] 
     write_tokenizer(folder, bert.vocab, record, length)
     write_json(folder / folders.SOURCE_FILE, record)
     if modules is None and record.pooling in POOLING_MODES:
-        modes = {f"pooling_mode_{mode}": name == record.pooling for name, mode in POOLING_MODES.items()}
+        modes = {
+            f"pooling_mode_{mode}": name == record.pooling for name, mode in POOLING_MODES.items()
+        }
         modules = [("Pooling", {"word_embedding_dimension": bert.config.hidden_size, **modes}, {})]
         modules += [("Normalize", {}, {})] * record.normalize
     if modules is not None:
@@ -54,8 +63,13 @@ def _write_modules(folder: pathlib.Path, modules: list[Module], record: EncoderR
     length: Any = {} if record.max_seq_length is None else {"max_seq_length": record.max_seq_length}
     write_json(folder / folders.BERT_SETTINGS_FILE, {**length, "do_lower_case": False})
     settings = {name: getattr(record, name) for name in folders.SENTENCE_SETTINGS}
-    write_json(folder / folders.SENTENCE_SETTINGS_FILE, {"model_type": "SentenceTransformer", **settings})
-    paths = [("Transformer", ""), *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1))]
+    write_json(
+        folder / folders.SENTENCE_SETTINGS_FILE, {"model_type": "SentenceTransformer", **settings}
+    )
+    paths = [
+        ("Transformer", ""),
+        *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1)),
+    ]
     # These type names work in all versions of the library.
     listed = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -67,4 +81,6 @@ def _write_modules(folder: pathlib.Path, modules: list[Module], record: EncoderR
         if options:
             write_json(folder / path / folders.CONFIG_FILE, options)
         if tensors:
-            safetensors.numpy.save_file(tensors, folder / path / folders.WEIGHTS_FILE, {"format": "pt"})
+            safetensors.numpy.save_file(
+                tensors, folder / path / folders.WEIGHTS_FILE, {"format": "pt"}
+            )

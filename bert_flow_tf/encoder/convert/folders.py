@@ -17,20 +17,47 @@ BERT_SETTINGS_FILE = "sentence_bert_config.json"
 SENTENCE_SETTINGS_FILE = "config_sentence_transformers.json"
 SENTENCE_SETTINGS = ("prompts", "default_prompt_name", "similarity_fn_name")
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
-_ENCODER_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCAB_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, SOURCE_FILE)
-# The key marks the config.json of a converted run; the file lies beside a TF1 checkpoint that was written from a run.
+_ENCODER_FILES = (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    VOCAB_FILE,
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG_FILE,
+    SOURCE_FILE,
+)
+# The key marks the config.json of a converted run; the file lies beside a TF1 checkpoint that was
+# written from a run.
 CONVERTED_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "converted_from.json"
 TF_HUB_RECORD_FILE = "exported_from.json"
 
 ENCODER_FOLDER = FolderKind(
     "an encoder folder",
     SOURCE_FILE,
-    (*_ENCODER_FILES, MODULES_FILE, BERT_SETTINGS_FILE, SENTENCE_SETTINGS_FILE, "1_Pooling", "2_Normalize"),
+    (
+        *_ENCODER_FILES,
+        MODULES_FILE,
+        BERT_SETTINGS_FILE,
+        SENTENCE_SETTINGS_FILE,
+        "1_Pooling",
+        "2_Normalize",
+    ),
 )
-TF_HUB_FOLDER = FolderKind("an export for TF-Hub", TF_HUB_RECORD_FILE, (TF_HUB_RECORD_FILE, "encoder", "preprocess"))
-_RUN_FILES = ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npz")
+TF_HUB_FOLDER = FolderKind(
+    "an export for TF-Hub", TF_HUB_RECORD_FILE, (TF_HUB_RECORD_FILE, "encoder", "preprocess")
+)
+_RUN_FILES = (
+    "*.json",
+    "checkpoint",
+    "model.ckpt-*",
+    "*_results.t*",
+    "*_pooled.tsv",
+    "embeddings-*.npz",
+)
 CONVERTED_RUN = FolderKind(
-    "a converted run", CONFIG_FILE, _RUN_FILES, lambda path: f'"{CONVERTED_KEY}": '.encode() in path.read_bytes()
+    "a converted run",
+    CONFIG_FILE,
+    _RUN_FILES,
+    lambda path: f'"{CONVERTED_KEY}": '.encode() in path.read_bytes(),
 )
 _TF1_FILES = (TF1_RECORD_FILE, "checkpoint", "model.ckpt-*", VOCAB_FILE, BERT_CONFIG_FILE)
 TF1_CHECKPOINT = FolderKind("a TF1 checkpoint of a run", TF1_RECORD_FILE, _TF1_FILES)
@@ -39,11 +66,20 @@ TF1_CHECKPOINT = FolderKind("a TF1 checkpoint of a run", TF1_RECORD_FILE, _TF1_F
 def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
     """Return an encoder folder's record; None for other folders."""
     path = folder / SOURCE_FILE
-    return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
+    return (
+        read_json(path, EncoderRecord, expected="an encoder folder's record")
+        if path.is_file()
+        else None
+    )
 
 
 # These arguments of the libraries change no embedding but by rounding; any others are refused.
-_Arguments = dict[Literal["attn_implementation", "dtype", "revision", "torch_dtype", "trust_remote_code"], Any] | None
+_Arguments = (
+    dict[
+        Literal["attn_implementation", "dtype", "revision", "torch_dtype", "trust_remote_code"], Any
+    ]
+    | None
+)
 _None = Annotated[dict, msgspec.Meta(max_length=0)] | None
 
 

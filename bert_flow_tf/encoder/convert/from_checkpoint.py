@@ -2,11 +2,18 @@
 
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
-from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, check_arrays, read_bert_config, variable_shapes
+from bert_flow_tf.encoder.weights import (
+    EncoderRecord,
+    Pretrained,
+    check_arrays,
+    read_bert_config,
+    variable_shapes,
+)
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import AnyPath
 
-# A run's tf.train.Checkpoint stores `SentenceEncoder.variables_by_name` under its keyword `encoder`.
+# A run's tf.train.Checkpoint stores `SentenceEncoder.variables_by_name` under its keyword
+# `encoder`.
 _PREFIX, _SUFFIX = "encoder/", "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -19,9 +26,11 @@ def read_tf1(
     """Read a TF1 BERT checkpoint; raise `UserError` if files do not match.
 
     Args:
-      checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or the checkpoint's prefix.
+      checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or the
+        checkpoint's prefix.
       config_file, vocab_file: paths of these two files, if they are in another folder.
-      do_lower_case: True if the vocabulary is uncased; None to detect it, see `tokenizer.is_uncased`.
+      do_lower_case: True if the vocabulary is uncased; None to detect it, see
+        `tokenizer.is_uncased`.
     """
     prefix = checkpoint_prefix(checkpoint)
     config = read_bert_config(config_file or prefix.parent / BERT_CONFIG_FILE, gelu="gelu_tanh")
@@ -31,16 +40,23 @@ def read_tf1(
     # As the original does, ignore other variables, such as heads and an optimiser's moments.
     weights = stored.read(name for name in shapes if name in stored.shapes)
     check_arrays(weights, shapes, prefix, "this configuration")
-    return Pretrained(config, vocab, weights, EncoderRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case))
+    return Pretrained(
+        config, vocab, weights, EncoderRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case)
+    )
 
 
 def read_run(prefix: AnyPath, start: Pretrained) -> Pretrained:
     """Read the BERT that a run trained from `start`."""
     checkpoint = Checkpoint(prefix)
     # tf.train.Checkpoint writes ".S" for the "/" of a name.
-    keys = {name: f"{_PREFIX}{name.replace('/', '.S')}{_SUFFIX}" for name in variable_shapes(start.config)}
+    keys = {
+        name: f"{_PREFIX}{name.replace('/', '.S')}{_SUFFIX}"
+        for name in variable_shapes(start.config)
+    }
     weights = checkpoint.read(key for key in keys.values() if key in checkpoint.shapes)
     weights = {name: weights[key] for name, key in keys.items() if key in weights}
-    check_arrays(weights, variable_shapes(start.config), prefix, "the encoder that the run started from")
+    check_arrays(
+        weights, variable_shapes(start.config), prefix, "the encoder that the run started from"
+    )
     record = start.record.with_origin("run", started_from=start.fingerprint)
     return Pretrained(start.config, start.vocab, weights, record)

@@ -35,10 +35,18 @@ from bert_flow_tf.files.reading import reading
 
 # Older versions say mean_tokens and cls_token.
 _POOLINGS = LIBRARY_NAMES | {"cls": "paper-cls"}
-# A tokenizer's limit of 256 or more is the number of positions, not a length that the model was trained for.
+# A tokenizer's limit of 256 or more is the number of positions, not a length that the model was
+# trained for.
 _DEFAULT_LENGTH, _LONGEST = 512, 256
 # The types of safetensors that a BERT may have.
-_TYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "BF16": tf.bfloat16.as_numpy_dtype, "I64": "i8", "I32": "i4"}
+_TYPES = {
+    "F64": "f8",
+    "F32": "f4",
+    "F16": "f2",
+    "BF16": tf.bfloat16.as_numpy_dtype,
+    "I64": "i8",
+    "I32": "i4",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +56,8 @@ class Family:
     Attributes:
       prefix: prefix of the weights' keys, which a file may omit.
       keys: dict from the family's keys in `config.json` to BERT's, where they differ.
-      key: function from BERT's key, such as `encoder.layer.0.output.dense.weight`, to the family's; None for a weight
-        that the family lacks, which becomes 0.
+      key: function from BERT's key, such as `encoder.layer.0.output.dense.weight`, to the family's;
+        None for a weight that the family lacks, which becomes 0.
     """
 
     prefix: str
@@ -59,8 +67,15 @@ class Family:
 
 _DISTILBERT_PARTS = {
     **{f"attention.self.{name}": f"attention.{name[0]}_lin" for name in ("query", "key", "value")},
-    **{"attention.output.dense": "attention.out_lin", "attention.output.LayerNorm": "sa_layer_norm"},
-    **{"intermediate.dense": "ffn.lin1", "output.dense": "ffn.lin2", "output.LayerNorm": "output_layer_norm"},
+    **{
+        "attention.output.dense": "attention.out_lin",
+        "attention.output.LayerNorm": "sa_layer_norm",
+    },
+    **{
+        "intermediate.dense": "ffn.lin1",
+        "output.dense": "ffn.lin2",
+        "output.LayerNorm": "output_layer_norm",
+    },
 }
 
 
@@ -81,14 +96,21 @@ _DISTILBERT_KEYS = {
     **{"hidden_dim": "intermediate_size", "activation": "hidden_act"},
     **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
 }
-FAMILIES = {"bert": Family("bert."), "distilbert": Family("distilbert.", _DISTILBERT_KEYS, _distilbert_key)}
+FAMILIES = {
+    "bert": Family("bert."),
+    "distilbert": Family("distilbert.", _DISTILBERT_KEYS, _distilbert_key),
+}
 
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
-    settings = read_json(path, folders.ModelSettings, expected="a model's configuration", versioned=False)
+    settings = read_json(
+        path, folders.ModelSettings, expected="a model's configuration", versioned=False
+    )
     kind = settings.model_type
     if kind not in FAMILIES:
-        raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}; {INSTEAD}")
+        raise UserError(
+            f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}; {INSTEAD}"
+        )
     if settings.is_decoder:
         raise UserError(f"{path}: is_decoder: found true, expected an encoder; {INSTEAD}")
     return read_bert_config(path, FAMILIES[kind].keys), FAMILIES[kind]
@@ -100,8 +122,9 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     The weights stay in the file; only other types than float32 are copied into memory.
 
     Args:
-      folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
-        sentence-transformers folder (with `modules.json`) also gives pooling and length.
+      folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or
+        its shards. A sentence-transformers folder (with `modules.json`) also gives pooling and
+        length.
       hidden_act: activation that replaces the folder's, such as gelu_tanh to compare with TF1 code.
     """
     record = folders.read_encoder_record(folder)
@@ -110,8 +133,12 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     config, family = read_hugging_face_config(bert / folders.CONFIG_FILE)
     if record is None:
         if (adapter := bert / "adapter_config.json").is_file():
-            raise UserError(f"{adapter}: found an adapter, expected its weights merged into the model's")
-        vocab, rules = read_tokenizer(bert, folders.read_settings(bert / folders.CONFIG_FILE).tokenizer_class)
+            raise UserError(
+                f"{adapter}: found an adapter, expected its weights merged into the model's"
+            )
+        vocab, rules = read_tokenizer(
+            bert, folders.read_settings(bert / folders.CONFIG_FILE).tokenizer_class
+        )
         length = folders.read_settings(bert / folders.TOKENIZER_CONFIG_FILE).model_max_length
         if length and length < min(config.max_position_embeddings, _LONGEST):
             settings = {"max_seq_length": int(length)} | settings
@@ -119,7 +146,10 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     else:
         vocab = read_vocabulary(bert / folders.VOCAB_FILE)
     weights = read_hugging_face_weights(bert, config, family, len(vocab))
-    changes: Any = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": min(config.vocab_size, len(vocab))}
+    changes: Any = {
+        "hidden_act": hidden_act or config.hidden_act,
+        "vocab_size": min(config.vocab_size, len(vocab)),
+    }
     return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, record)
 
 
@@ -128,34 +158,56 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     path = folder / folders.MODULES_FILE
     if not path.is_file():
         return "", {}
-    modules = read_json(path, list[_Module], expected="sentence-transformers' modules", versioned=False)
-    if outside := [one.path for one in modules if {"..", "/"} & {*pathlib.PurePath(one.path).parts}]:
+    modules = read_json(
+        path, list[_Module], expected="sentence-transformers' modules", versioned=False
+    )
+    if outside := [
+        one.path for one in modules if {"..", "/"} & {*pathlib.PurePath(one.path).parts}
+    ]:
         raise UserError(f"{path}: path: found {outside[0]}, expected a folder in {folder}")
-    if foreign := [one.type for one in modules if not one.type.startswith("sentence_transformers.")]:
-        raise UserError(f"{path}: type: found {foreign[0]}, expected sentence-transformers' own modules; {INSTEAD}")
+    if foreign := [
+        one.type for one in modules if not one.type.startswith("sentence_transformers.")
+    ]:
+        raise UserError(
+            f"{path}: type: found {foreign[0]}, expected sentence-transformers' own modules; "
+            f"{INSTEAD}"
+        )
     # The library moves its classes between versions but keeps their names.
     kinds = [module.type.rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
+        raise UserError(
+            f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize"
+        )
     bert, path = folder / modules[0].path, folder / modules[1].path / folders.CONFIG_FILE
     settings = folders.read_settings(path)
     mode = settings.pooling_mode or ""
     if not mode and path.is_file():
         # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
         flags = read_json(path, dict[str, Any], expected="a pooling's settings", versioned=False)
-        mode = [name for name, value in flags.items() if name.startswith("pooling_mode_") and value is True]
+        mode = [
+            name
+            for name, value in flags.items()
+            if name.startswith("pooling_mode_") and value is True
+        ]
     mode = mode if isinstance(mode, str) else " and ".join(mode)
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
     path = folder / folders.SENTENCE_SETTINGS_FILE
     found = folders.read_settings(path)
-    own: dict[str, Any] = {name: value for name in folders.SENTENCE_SETTINGS if (value := getattr(found, name))}
+    own: dict[str, Any] = {
+        name: value for name in folders.SENTENCE_SETTINGS if (value := getattr(found, name))
+    }
     if any(own.get("prompts", {}).values()) and not settings.include_prompt:
-        raise UserError(f"{folder / modules[1].path / folders.CONFIG_FILE}: include_prompt: found false, expected true")
+        raise UserError(
+            f"{folder / modules[1].path / folders.CONFIG_FILE}: include_prompt: found false, "
+            "expected true"
+        )
     name, known = found.default_prompt_name, ("query", "document", *(found.prompts or ()))
     if name is not None and name not in known:
-        raise UserError(f"{path}: default_prompt_name: found {name}, expected one of {', '.join(known)}")
+        raise UserError(
+            f"{path}: default_prompt_name: found {name}, expected one of {', '.join(known)}"
+        )
     own |= {"pooling": pooling, "max_seq_length": _max_length(bert), "normalize": len(kinds) == 3}
     with reading(path, "sentence-transformers' settings"):
         msgspec.convert({"kind": "", "do_lower_case": True, **own}, EncoderRecord)
@@ -165,11 +217,16 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
 def _max_length(bert: pathlib.Path) -> int:
     """Return the most word pieces that sentence-transformers gives a BERT."""
     # Older versions have a file per architecture, such as sentence_distilbert_config.json.
-    path = next(iter(sorted(bert.glob("sentence_*_config.json"))), bert / folders.BERT_SETTINGS_FILE)
+    path = next(
+        iter(sorted(bert.glob("sentence_*_config.json"))), bert / folders.BERT_SETTINGS_FILE
+    )
     settings = folders.read_settings(path)
     if settings.do_lower_case:
-        raise UserError(f"{path}: do_lower_case: found true, expected it in {folders.TOKENIZER_FILE}")
-    # Without this setting, the library uses the tokenizer's length or the number of positions, whichever is smaller.
+        raise UserError(
+            f"{path}: do_lower_case: found true, expected it in {folders.TOKENIZER_FILE}"
+        )
+    # Without this setting, the library uses the tokenizer's length or the number of positions,
+    # whichever is smaller.
     found = settings.max_seq_length
     positions = folders.read_settings(bert / folders.CONFIG_FILE).max_position_embeddings
     if found is not None and not 3 <= found <= (positions or found):
@@ -187,12 +244,15 @@ def hugging_face_name(tf1_name: str) -> str:
 
 
 def read_hugging_face_weights(
-    folder: pathlib.Path, config: BertConfig, family: Family = FAMILIES["bert"], pieces: int | None = None
+    folder: pathlib.Path,
+    config: BertConfig,
+    family: Family = FAMILIES["bert"],
+    pieces: int | None = None,
 ) -> Mapping[str, np.ndarray]:
     """Return float32 arrays by TF1 name from a folder's safetensors files.
 
-    A weight that the family lacks and a missing pooler are 0. `pieces` cuts the table of word embeddings, which has
-    unused rows in some models.
+    A weight that the family lacks and a missing pooler are 0. `pieces` cuts the table of word
+    embeddings, which has unused rows in some models.
     """
     path = folder / folders.WEIGHTS_FILE
     paths = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
@@ -202,12 +262,22 @@ def read_hugging_face_weights(
     for file in paths:
         for key, read in _readers(file).items():
             # Files converted from TF1 checkpoints have the names gamma and beta.
-            key = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)).removeprefix(family.prefix)
+            key = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)).removeprefix(
+                family.prefix
+            )
             tensors[key] = read
     has_pooler, shapes = any(key.startswith("pooler.") for key in tensors), variable_shapes(config)
-    keys = {name: family.key(hugging_face_name(name)) for name in shapes if has_pooler or "/pooler/" not in name}
+    keys = {
+        name: family.key(hugging_face_name(name))
+        for name in shapes
+        if has_pooler or "/pooler/" not in name
+    }
     # Hugging Face's kernels are transposed, [out, in].
-    stored = {key: shapes[name][:: -1 if name.endswith("/kernel") else 1] for name, key in keys.items() if key}
+    stored = {
+        key: shapes[name][:: -1 if name.endswith("/kernel") else 1]
+        for name, key in keys.items()
+        if key
+    }
     # As transformers does, ignore other weights, such as heads.
     found = LazyArrays({key: read for key, read in tensors.items() if key in stored})
     check_arrays(found, stored, paths[0], "this configuration")
@@ -235,7 +305,12 @@ def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
         header.pop("__metadata__", None)
         return {
             name: functools.partial(
-                np.memmap, file, _TYPES[one["dtype"]], "r", 8 + size + one["data_offsets"][0], tuple(one["shape"])
+                np.memmap,
+                file,
+                _TYPES[one["dtype"]],
+                "r",
+                8 + size + one["data_offsets"][0],
+                tuple(one["shape"]),
             )
             for name, one in header.items()
         }

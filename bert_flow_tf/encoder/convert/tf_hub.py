@@ -31,7 +31,8 @@ from bert_flow_tf.files.reading import file_digest, reading
 from bert_flow_tf.files.user_cache import cache_root, print_download
 from bert_flow_tf.runs.record import EncoderFiles
 
-# This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong GELU differs by 2e-4.
+# This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong
+# GELU differs by 2e-4.
 _LARGEST_DEVIATION = 2e-5
 # The values are tf-models' names for TF1's.
 _KERAS_NAMES = {
@@ -51,12 +52,15 @@ _TABLES = ("word_embeddings", "position_embedding", "type_embeddings")
 
 
 def read_tf_hub(
-    encoder_dir: pathlib.Path, preprocess_dir: pathlib.Path, name: str, recorded: EncoderFiles | None = None
+    encoder_dir: pathlib.Path,
+    preprocess_dir: pathlib.Path,
+    name: str,
+    recorded: EncoderFiles | None = None,
 ) -> Pretrained | Program:
     """Read a BERT as `Pretrained`, any other encoder as `Program`.
 
-    The SavedModel runs once. An encoder is a BERT if tf-models' names and an activation give its outputs. The dropout
-    rates, which a SavedModel does not show, are BERT's 0.1.
+    The SavedModel runs once. An encoder is a BERT if tf-models' names and an activation give its
+    outputs. The dropout rates, which a SavedModel does not show, are BERT's 0.1.
 
     Args:
       name: the encoder in errors.
@@ -70,8 +74,15 @@ def read_tf_hub(
     digest = hashlib.sha256("\n".join(map(file_digest, files)).encode()).hexdigest()
     # An encoder that is no BERT has this fingerprint.
     fingerprint = vocabulary_digest(vocab, digest).hexdigest()
-    if recorded is not None and digest != recorded.files_digest and fingerprint != recorded.fingerprint:
-        raise UserError(f"{name}: fingerprint: found {fingerprint}, expected {recorded.fingerprint}, as recorded")
+    if (
+        recorded is not None
+        and digest != recorded.files_digest
+        and fingerprint != recorded.fingerprint
+    ):
+        raise UserError(
+            f"{name}: fingerprint: found {fingerprint}, expected {recorded.fingerprint}, as "
+            "recorded"
+        )
     with reading(name, "an encoder"):
         loaded = hub.load(str(encoder_dir))
     case = getattr(loaded, "do_lower_case", None)
@@ -90,17 +101,25 @@ def read_tf_hub(
         reading(name, f"TF-Hub's BERT, version 3 or later, which takes {', '.join(TOKEN_INPUTS)}"),
     ):
         outputs = hub.KerasLayer(loaded)(inputs, training=False)
-        outputs = {key: outputs[key] for key in ("encoder_outputs", "sequence_output", "pooled_output")}
+        outputs = {
+            key: outputs[key] for key in ("encoder_outputs", "sequence_output", "pooled_output")
+        }
         bert = None if config is None else _equal_bert(config, variables, inputs, outputs)
     if bert is None:
         logging.info("%s is not a BERT of tf-models, so its SavedModel runs", name)
         layers, width = len(outputs["encoder_outputs"]), outputs["sequence_output"].shape[-1]
-        return Program(encoder_dir, preprocess_dir, vocab, record, digest, fingerprint, layers, width)
-    arrays: dict[str, np.ndarray] = {key: variable.numpy() for key, variable in bert.variables.items()}
+        return Program(
+            encoder_dir, preprocess_dir, vocab, record, digest, fingerprint, layers, width
+        )
+    arrays: dict[str, np.ndarray] = {
+        key: variable.numpy() for key, variable in bert.variables.items()
+    }
     check_arrays(arrays, variable_shapes(bert.config), name, "a BERT")
     # The unused rows of some tables would give another fingerprint.
     arrays[WORD_EMBEDDINGS] = arrays[WORD_EMBEDDINGS][: len(vocab)]
-    return Pretrained(msgspec.structs.replace(bert.config, vocab_size=len(vocab)), vocab, arrays, record, digest)
+    return Pretrained(
+        msgspec.structs.replace(bert.config, vocab_size=len(vocab)), vocab, arrays, record, digest
+    )
 
 
 def find_saved_model(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:
@@ -119,7 +138,8 @@ def find_saved_model(handle: str, part: str, argument: str) -> tuple[str, pathli
     import tensorflow_hub as hub
     from tensorflow_hub.resolver import tfhub_cache_dir
 
-    # TensorFlow Hub's default cache in /tmp may belong to another user. TFHUB_CACHE_DIR overrides this flag.
+    # TensorFlow Hub's default cache in /tmp may belong to another user. TFHUB_CACHE_DIR overrides
+    # this flag.
     flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root() / "tfhub"))
     try:
         cached = pathlib.Path(tfhub_cache_dir() or "", hashlib.sha1(handle.encode()).hexdigest())
@@ -132,7 +152,9 @@ def find_saved_model(handle: str, part: str, argument: str) -> tuple[str, pathli
     except UserError as error:
         raise ArgumentError(f"{argument}={error}") from error
     if not (path / "saved_model.pb").is_file():
-        raise ArgumentError(f"{argument}={handle}: found no saved_model.pb in {path}, expected an encoder's folder")
+        raise ArgumentError(
+            f"{argument}={handle}: found no saved_model.pb in {path}, expected an encoder's folder"
+        )
     return handle, path
 
 
@@ -145,15 +167,23 @@ def keras_name(tf1_name: str) -> str:
 def _read_vocabulary(preprocess_dir: pathlib.Path) -> list[str]:
     files = sorted(path for path in (preprocess_dir / "assets").glob("*") if path.is_file())
     if len(files) != 1:
-        raise UserError(f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file")
+        raise UserError(
+            f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file"
+        )
     return read_vocabulary(files[0])
 
 
 def _config_of(variables: Variables) -> BertConfig | None:
     """Return the shape of tf-models' BERT; None for other or half-precision variables."""
-    shapes = {name: tuple(variable.shape) for name, variable in variables.items() if variable.dtype == tf.float32}
+    shapes = {
+        name: tuple(variable.shape)
+        for name, variable in variables.items()
+        if variable.dtype == tf.float32
+    }
     try:
-        (pieces, width), (positions, _), (types, _) = (shapes[f"{name}/embeddings"] for name in _TABLES)
+        (pieces, width), (positions, _), (types, _) = (
+            shapes[f"{name}/embeddings"] for name in _TABLES
+        )
         config = BertConfig(
             vocab_size=pieces,
             hidden_size=width,
@@ -167,7 +197,11 @@ def _config_of(variables: Variables) -> BertConfig | None:
     except KeyError:
         return None
     sizes = {keras_name(name): math.prod(shape) for name, shape in variable_shapes(config).items()}
-    return config if sizes == {name: math.prod(variable.shape) for name, variable in variables.items()} else None
+    return (
+        config
+        if sizes == {name: math.prod(variable.shape) for name, variable in variables.items()}
+        else None
+    )
 
 
 def _probe_inputs(config: BertConfig | None) -> Inputs:
@@ -177,24 +211,34 @@ def _probe_inputs(config: BertConfig | None) -> Inputs:
     positions = tf.reshape(tf.range(2 * length), [2, length])
     mask = tf.cast(positions < length + length // 2, tf.int32)
     # A prime factor spreads the ids over the vocabulary.
-    return dict(zip(TOKEN_INPUTS, (positions * 7919 % pieces, mask, positions % types), strict=True))
+    return dict(
+        zip(TOKEN_INPUTS, (positions * 7919 % pieces, mask, positions % types), strict=True)
+    )
 
 
-def _equal_bert(config: BertConfig, variables: Variables, inputs: Inputs, expected: Outputs) -> Bert | None:
+def _equal_bert(
+    config: BertConfig, variables: Variables, inputs: Inputs, expected: Outputs
+) -> Bert | None:
     """Return a `Bert` that gives the SavedModel's outputs; None if none does."""
     # tf-models splits an axis into heads, which keeps the order of the values.
     shapes = variable_shapes(config).items()
-    values: Any = {name: variables[keras_name(name)].numpy().reshape(shape) for name, shape in shapes}
+    values: Any = {
+        name: variables[keras_name(name)].numpy().reshape(shape) for name, shape in shapes
+    }
     mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
     for activation in get_args(Activation):
         bert = Bert(values, msgspec.structs.replace(config, hidden_act=activation))
         found, wanted = (
             # States at padding may differ.
-            [*(tf.cast(state, tf.float32) * mask for state in outputs["encoder_outputs"]), outputs["pooled_output"]]
+            [
+                *(tf.cast(state, tf.float32) * mask for state in outputs["encoder_outputs"]),
+                outputs["pooled_output"],
+            ]
             for outputs in (bert(inputs), expected)
         )
         if len(found) == len(wanted) and all(
-            np.abs(a - b).max() <= _LARGEST_DEVIATION * np.abs(b).max() for a, b in zip(found, wanted, strict=True)
+            np.abs(a - b).max() <= _LARGEST_DEVIATION * np.abs(b).max()
+            for a, b in zip(found, wanted, strict=True)
         ):
             return bert
         values = bert.variables

@@ -34,8 +34,17 @@ if TYPE_CHECKING:
 
 # A folder's tokenizer must give our ids for these texts and for texts of its word pieces.
 _PROBES = (
-    *("Señora MÜLLER's naïve café,\tdon't—stop!", "東京は日本 is Ünder $1.50 [a]\u00a0b\u200dc\ufffd", "x̂ Ǆ ß ﬁ ½ Ａ"),
-    *("", "a^b `code` ~tilde~ <tag> {brace} |pipe| a_b", "é combining Å à́̂̃b İ", "中文句子 測試 한국어 문장 ㍿ ㎏ 𠀀𪛟"),
+    *(
+        "Señora MÜLLER's naïve café,\tdon't—stop!",
+        "東京は日本 is Ünder $1.50 [a]\u00a0b\u200dc\ufffd",
+        "x̂ Ǆ ß ﬁ ½ Ａ",
+    ),
+    *(
+        "",
+        "a^b `code` ~tilde~ <tag> {brace} |pipe| a_b",
+        "é combining Å à́̂̃b İ",
+        "中文句子 測試 한국어 문장 ㍿ ㎏ 𠀀𪛟",
+    ),
     *(
         "Привет, мир! हिन्दी वाक्य שלום مرحبا ١٢٣",
         "😀 emoji 😂😂 🇺🇸 👩\u200d👩\u200d👧 “curly” ½ ² ™ ∑",
@@ -48,11 +57,14 @@ _BERT_TOKENIZERS = ("BertTokenizer", "DistilBertTokenizer")
 _OTHER_TOKENIZERS = ("PreTrainedTokenizer", "TokenizersBackend")
 
 
-def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[list[str], TextRules]:
+def read_tokenizer(
+    folder: pathlib.Path, tokenizer_class: str | None
+) -> tuple[list[str], TextRules]:
     """Return a folder's word pieces and the rules that give transformers' ids.
 
     Args:
-      tokenizer_class: the class that `config.json` names, used if `tokenizer_config.json` names none.
+      tokenizer_class: the class that `config.json` names, used if `tokenizer_config.json` names
+        none.
 
     Raises:
       UserError: no rules give the ids of the tokenizers library, which transformers uses.
@@ -64,12 +76,17 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
     settings = read_settings(settings_path)
     kind = (settings.tokenizer_class or tokenizer_class or _BERT_TOKENIZERS[0]).removesuffix("Fast")
     if kind not in _BERT_TOKENIZERS + _OTHER_TOKENIZERS:
-        raise UserError(f"{settings_path}: tokenizer_class: found {kind}, expected {_BERT_TOKENIZERS[0]}; {INSTEAD}")
+        raise UserError(
+            f"{settings_path}: tokenizer_class: found {kind}, expected {_BERT_TOKENIZERS[0]}; "
+            f"{INSTEAD}"
+        )
     if path.is_file():
         with reading(path, "a tokenizer"):
             theirs = tokenizers.Tokenizer.from_file(str(path))
         if not isinstance(theirs.model, tokenizers.models.WordPiece):
-            raise UserError(f"{path}: model: found {type(theirs.model).__name__}, expected WordPiece; {INSTEAD}")
+            raise UserError(
+                f"{path}: model: found {type(theirs.model).__name__}, expected WordPiece; {INSTEAD}"
+            )
         theirs.no_truncation()
         theirs.no_padding()
     else:
@@ -78,7 +95,10 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
     vocab = _add_tokens(theirs, settings, path)
     if kind in _BERT_TOKENIZERS:
         if settings.do_lower_case is None and has_capitals(vocab):
-            expected = "expected true or false, because the vocabulary has capitals and transformers would lower-case"
+            expected = (
+                "expected true or false, because the vocabulary has capitals and "
+                "transformers would lower-case"
+            )
             raise UserError(f"{settings_path}: do_lower_case: missing, {expected}")
         theirs.normalizer = tokenizers.normalizers.BertNormalizer(
             handle_chinese_chars=settings.tokenize_chinese_chars,
@@ -88,13 +108,21 @@ def read_tokenizer(folder: pathlib.Path, tokenizer_class: str | None) -> tuple[l
         theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     else:
         cls, sep = (theirs.token_to_id(token) for token in ("[CLS]", "[SEP]"))
-        found, wanted = theirs.encode("a").ids, [cls, *theirs.encode("a", add_special_tokens=False).ids, sep]
+        found, wanted = (
+            theirs.encode("a").ids,
+            [cls, *theirs.encode("a", add_special_tokens=False).ids, sep],
+        )
         if found != wanted:
-            raise UserError(f"{path}: post_processor: found the ids {found} for 'a', expected {wanted}; {INSTEAD}")
+            raise UserError(
+                f"{path}: post_processor: found the ids {found} for 'a', expected {wanted}; "
+                f"{INSTEAD}"
+            )
     return vocab, _equal_rules(theirs, vocab, path if path.is_file() else folder / VOCAB_FILE)
 
 
-def _add_tokens(theirs: "tokenizers.Tokenizer", settings: ModelSettings, path: pathlib.Path) -> list[str]:
+def _add_tokens(
+    theirs: "tokenizers.Tokenizer", settings: ModelSettings, path: pathlib.Path
+) -> list[str]:
     """Add `tokenizer_config.json`'s tokens; return all word pieces by id."""
     import tokenizers
 
@@ -121,14 +149,26 @@ def _equal_rules(theirs: "tokenizers.Tokenizer", vocab: list[str], path: pathlib
     added = {}
     for token in theirs.get_added_tokens_decoder().values():
         if token.lstrip or token.rstrip or token.single_word:
-            raise UserError(f"{path}: added token {token.content!r}: found lstrip, rstrip or single_word; {INSTEAD}")
+            raise UserError(
+                f"{path}: added token {token.content!r}: found lstrip, rstrip or single_word; "
+                f"{INSTEAD}"
+            )
         if token.content not in SPECIAL:
             added[token.content] = token.normalized
-    texts = [*_PROBES, *_made_probes(vocab), *(f"a{token} {token.upper()}-{token}b" for token in added)]
+    texts = [
+        *_PROBES,
+        *_made_probes(vocab),
+        *(f"a{token} {token.upper()}-{token}b" for token in added),
+    ]
     expected = [one.ids for one in theirs.encode_batch(texts, add_special_tokens=False)]
     best: Sequence[tuple] = ()
     for lower, strip, split in itertools.product((True, False), (None, True, False), (True, False)):
-        rules = TextRules(do_lower_case=lower, strip_accents=strip, tokenize_chinese_chars=split, added_tokens=added)
+        rules = TextRules(
+            do_lower_case=lower,
+            strip_accents=strip,
+            tokenize_chinese_chars=split,
+            added_tokens=added,
+        )
         found = Tokenizer(vocab, rules).tokenize(tf.constant(texts)).to_list()
         different = [one for one in zip(texts, expected, found, strict=True) if one[1] != one[2]]
         if not different:
@@ -137,27 +177,46 @@ def _equal_rules(theirs: "tokenizers.Tokenizer", vocab: list[str], path: pathlib
     text, ids, ours = best[0]
     start = next(i for i in range(len(ids) + 1) if ids[: i + 1] != ours[: i + 1])
     theirs_there, ours_there = ids[start : start + 5], ours[start : start + 5]
-    found = f"{text[:40]!r} has the ids {theirs_there} from piece {start + 1} on, {ours_there} in TF1"
+    found = (
+        f"{text[:40]!r} has the ids {theirs_there} from piece {start + 1} on, {ours_there} in TF1"
+    )
     kinds = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
-    cause = next((part for part, kind in kinds.items() if type(getattr(theirs, part)).__name__ != kind), "model")
+    cause = next(
+        (part for part, kind in kinds.items() if type(getattr(theirs, part)).__name__ != kind),
+        "model",
+    )
     raise UserError(f"{path}: {cause}: {found}; {INSTEAD}")
 
 
 def _made_probes(vocab: list[str]) -> list[str]:
     """Return texts of a vocabulary's pieces, alike in every call."""
     rng = np.random.default_rng(0)
-    # The library gives every capital sigma the same small letter, TF1 the last one of a word another.
-    pieces = [piece.removeprefix("##") for piece in vocab if piece not in SPECIAL and "Σ" not in piece]
-    changes = (str, str, str.capitalize, str.upper, lambda piece: piece.replace("a", "á").replace("e", "é"))
+    # The library gives every capital sigma the same small letter, TF1 the last one of a word
+    # another.
+    pieces = [
+        piece.removeprefix("##") for piece in vocab if piece not in SPECIAL and "Σ" not in piece
+    ]
+    changes = (
+        str,
+        str,
+        str.capitalize,
+        str.upper,
+        lambda piece: piece.replace("a", "á").replace("e", "é"),
+    )
 
     def word() -> str:
         piece = pieces[rng.integers(len(pieces))]
         return changes[rng.integers(len(changes))](piece) if piece.isascii() else piece
 
-    return ["".join(word() + " -"[rng.integers(2)] * rng.integers(2) for _ in range(6)) for _ in range(_MADE_PROBES)]
+    return [
+        "".join(word() + " -"[rng.integers(2)] * rng.integers(2) for _ in range(6))
+        for _ in range(_MADE_PROBES)
+    ]
 
 
-def write_tokenizer(folder: pathlib.Path, vocab: list[str], rules: TextRules, max_seq_length: int) -> None:
+def write_tokenizer(
+    folder: pathlib.Path, vocab: list[str], rules: TextRules, max_seq_length: int
+) -> None:
     """Write `vocab.txt` and the files from which transformers makes a tokenizer."""
     (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in vocab), encoding="utf-8")
     ids = {piece: i for i, piece in enumerate(vocab)}
@@ -165,17 +224,28 @@ def write_tokenizer(folder: pathlib.Path, vocab: list[str], rules: TextRules, ma
     plain = {"single_word": False, "lstrip": False, "rstrip": False}
     packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
     cjk, accents, lower = rules.tokenize_chinese_chars, rules.strip_accents, rules.do_lower_case
-    normalizer: dict[str, Any] = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": cjk}
+    normalizer: dict[str, Any] = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": cjk,
+    }
     normalizer |= {"strip_accents": accents, "lowercase": lower}
     if lower:
-        # The library lower-cases each letter alone, but Python, and so TF1, writes a final sigma as ς.
+        # The library lower-cases each letter alone, but Python, and so TF1, writes a final sigma as
+        # ς.
         final = {"type": "Replace", "pattern": {"Regex": r"(?<=\p{L})Σ(?!\p{L})"}, "content": "ς"}
         normalizer = {"type": "Sequence", "normalizers": [final, normalizer]}
     word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
     tokenizer = {
         **{"version": "1.0", "truncation": None, "padding": None},
         "added_tokens": [
-            {"id": ids[token], "content": token, "normalized": normalized, "special": token in SPECIAL, **plain}
+            {
+                "id": ids[token],
+                "content": token,
+                "normalized": normalized,
+                "special": token in SPECIAL,
+                **plain,
+            }
             for token, normalized in sorted(added.items(), key=lambda one: ids[one[0]])
         ],
         "normalizer": normalizer,
@@ -185,7 +255,8 @@ def write_tokenizer(folder: pathlib.Path, vocab: list[str], rules: TextRules, ma
         "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
     }
     write_json(folder / TOKENIZER_FILE, tokenizer)
-    # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a word's length.
+    # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a
+    # word's length.
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
     # A sentence may contain "[CLS]", which TF1 splits like any other word.
     settings |= {"split_special_tokens": True, "do_lower_case": lower}

@@ -13,7 +13,9 @@ PAIRS = {"train": 20, "dev": 14, "test": 16}
 def small_glue_dir(tmp_path_factory):
     """Folder with STS-B in GLUE's layout, the test split's scores too."""
     root = tmp_path_factory.mktemp("glue")
-    small_runs.write_stsb(root / "STS-B", small_runs.TINY_WORDS[:25], PAIRS.values(), seed=7, gold=True)
+    small_runs.write_stsb(
+        root / "STS-B", small_runs.TINY_WORDS[:25], PAIRS.values(), seed=7, gold=True
+    )
     return root
 
 

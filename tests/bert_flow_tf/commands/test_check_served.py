@@ -36,12 +36,16 @@ class _Serving(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def server(folder, change=lambda z: z):
     model = tf.saved_model.load(str(folder))
-    handler = type("Handler", (_Serving,), {"model": staticmethod(lambda texts: change(model(texts)))})
+    handler = type(
+        "Handler", (_Serving,), {"model": staticmethod(lambda texts: change(model(texts)))}
+    )
     with running(handler) as url:
         yield url
 
 
-@pytest.mark.parametrize("path", ["v1/models/stsb", "v1/models/stsb:predict", "v1/embeddings", "embed"])
+@pytest.mark.parametrize(
+    "path", ["v1/models/stsb", "v1/models/stsb:predict", "v1/embeddings", "embed"]
+)
 def test_a_right_server_passes_and_a_wrong_one_fails(sts_version, path):
     with server(sts_version) as url:
         assert "5 sentences" in succeeds("check-served", f"{url}/{path}", "--export", sts_version)
@@ -49,16 +53,23 @@ def test_a_right_server_passes_and_a_wrong_one_fails(sts_version, path):
     for wrong in (functools.partial(tf.matmul, b=matrix), lambda z: 1.01 * z, lambda z: z * np.nan):
         with server(sts_version, wrong) as url:
             outcome = bert_flow("check-served", f"{url}/{path}", "--export", sts_version)
-            assert (outcome.exit_code, "the server gives other embeddings" in outcome.output) == (1, True)
+            assert (outcome.exit_code, "the server gives other embeddings" in outcome.output) == (
+                1,
+                True,
+            )
 
 
 def test_mistakes_are_named(sts_version, tmp_path):
     with server(sts_version) as url:
-        assert "404 Not Found" in refused("check-served", f"{url}/v1/models/other", "--export", sts_version)
+        assert "404 Not Found" in refused(
+            "check-served", f"{url}/v1/models/other", "--export", sts_version
+        )
         line = refused("check-served", url, "--export", tmp_path)
         assert line.startswith(f"{tmp_path}/export.json: no such file")
     assert "cannot be read as a server of embeddings" in refused(
         "check-served", f"{url}/embed", "--export", sts_version
     )
     with server(sts_version, lambda z: z[:, :3]) as url:
-        assert "found embeddings of shape [5, 3]" in refused("check-served", f"{url}/embed", "--export", sts_version)
+        assert "found embeddings of shape [5, 3]" in refused(
+            "check-served", f"{url}/embed", "--export", sts_version
+        )

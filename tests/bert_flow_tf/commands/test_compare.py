@@ -1,4 +1,4 @@
-"""`bert-flow compare` and `duplicates`: figures of an encoder with known embeddings, and mistakes."""
+"""`bert-flow compare` and `duplicates`, with known embeddings, and mistakes."""
 
 import csv
 import json
@@ -20,7 +20,9 @@ def files(tmp_path_factory):
     """Rows with an id and repeated texts, and labelled pairs."""
     folder = tmp_path_factory.mktemp("files")
     with (folder / "rows.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["id", "text"], *enumerate([*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]])])
+        csv.writer(file).writerows(
+            [["id", "text"], *enumerate([*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]])]
+        )
     pairs = [(SENTENCES[i], SENTENCES[(i * 7) % 300], int(i % 3 == 0)) for i in range(0, 300, 5)]
     with (folder / "pairs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["b", "same", "a"], *((b, label, a) for a, b, label in pairs)])
@@ -29,25 +31,44 @@ def files(tmp_path_factory):
     return folder, pairs
 
 
-def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(tiny_encoder_dir, files, monkeypatch):
+def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
+    tiny_encoder_dir, files, monkeypatch
+):
     folder, pairs = files
     encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--train_batch_size", 16)
     own = ("--input", folder / "rows.csv", "--column", "text", "--methods", "sn,soft-whitening-0.5")
-    named = ("--pairs", folder / "pairs.csv", "--pair_columns", "a,b,same", "--out", folder / "found.json")
+    named = (
+        "--pairs",
+        folder / "pairs.csv",
+        "--pair_columns",
+        "a,b,same",
+        "--out",
+        folder / "found.json",
+    )
     printed = succeeds("compare", *encoder, *own, *named)
     found = json.loads((folder / "found.json").read_text())
     assert printed.splitlines()[-2] == f"recommended, by the labelled pairs: {found['recommended']}"
     # JSON lines of the default names are the same pairs.
     other = succeeds("compare", *encoder, *own, "--pairs", folder / "pairs.jsonl")
     assert other.splitlines() == printed.splitlines()[:-1]
-    model, calls, columns = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8), [], list(zip(*pairs, strict=True))
+    model, calls, columns = (
+        BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8),
+        [],
+        list(zip(*pairs, strict=True)),
+    )
     rows = {row["method"]: row for row in found["rows"]}
     assert list(rows) == ["none", "sn", "soft-whitening-0.5"]
     given = [*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]]
     history = model.fit(given, method="soft-whitening-0.5", pairs=columns, batch_size=16).history_
     judged = history.judgement
-    assert (rows["none"]["spearman"], rows["soft-whitening-0.5"]["spearman"]) == (judged.before, judged.after)
-    assert rows["soft-whitening-0.5"]["interval"] == [judged.low, judged.high] and rows["none"]["auc"] == judged.auc[0]
+    assert (rows["none"]["spearman"], rows["soft-whitening-0.5"]["spearman"]) == (
+        judged.before,
+        judged.after,
+    )
+    assert (
+        rows["soft-whitening-0.5"]["interval"] == [judged.low, judged.high]
+        and rows["none"]["auc"] == judged.auc[0]
+    )
     assert rows["soft-whitening-0.5"]["best_f1"] == list(judged.best_f1[1])
     assert rows["soft-whitening-0.5"]["mean_cosine"] == history.change.after.mean_cosine
     assert rows["none"]["witness"] == history.witness.before
@@ -56,8 +77,16 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(tiny
         calls.append(sentences)
         return model.encode_pooled(sentences)
 
-    again = compare(encode, given, ["sn", "soft-whitening-0.5"], pairs=columns, settings=FitSettings(batch_size=16))
-    assert again[2].spearman == judged.after and len(calls) == len({tuple(one) for one in calls}) == 5
+    again = compare(
+        encode,
+        given,
+        ["sn", "soft-whitening-0.5"],
+        pairs=columns,
+        settings=FitSettings(batch_size=16),
+    )
+    assert (
+        again[2].spearman == judged.after and len(calls) == len({tuple(one) for one in calls}) == 5
+    )
     with pytest.warns(UserWarning, match="natsv-99 is left out: fit: found 99 directions"):
         rows = compare(encode, given, ["natsv-99", "sn"], settings=FitSettings(batch_size=16))
     assert [row.method for row in rows] == ["none", "sn"]
@@ -66,14 +95,29 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(tiny
 
 
 def test_the_best_of_those_that_help_is_recommended():
-    rows = [Compared(method="none", spearman=0.5), Compared(method="flow", spearman=0.7, verdict="no clear change")]
+    rows = [
+        Compared(method="none", spearman=0.5),
+        Compared(method="flow", spearman=0.7, verdict="no clear change"),
+    ]
     assert recommended(rows) == "none"
-    rows += [Compared(method=name, spearman=x, verdict="helps") for name, x in (("sn", 0.6), ("natsv-1", 0.55))]
+    rows += [
+        Compared(method=name, spearman=x, verdict="helps")
+        for name, x in (("sn", 0.6), ("natsv-1", 0.55))
+    ]
     assert recommended(rows) == "sn"
 
 
 def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
-    start = ("compare", "--bert_hub", tiny_encoder_dir, "--input", files[0] / "rows.csv", "--column", "text", "--pairs")
+    start = (
+        "compare",
+        "--bert_hub",
+        tiny_encoder_dir,
+        "--input",
+        files[0] / "rows.csv",
+        "--column",
+        "text",
+        "--pairs",
+    )
     pairs = files[0] / "pairs.csv"
     assert "pair_columns" in refused(*start, pairs, "--pair_columns", "a,b")
     line = refused(*start, pairs)
@@ -100,7 +144,9 @@ def test_groups_are_those_of_all_cosines(tiny_encoder_dir, files, tmp_path):
                 left.remove(row)
                 reached[row] = start
                 todo += np.flatnonzero(cosines[row] >= 0.97).tolist()
-    assert len(set(zip(groups, reached, strict=True))) == len(set(groups)) == len(set(reached)) < 700
+    assert (
+        len(set(zip(groups, reached, strict=True))) == len(set(groups)) == len(set(reached)) < 700
+    )
     model, out = ("duplicates", "--bert_hub", tiny_encoder_dir), tmp_path / "groups.csv"
     own = ("--input", files[0] / "rows.csv", "--column", "text", "--keep", "id", "--out", out)
     printed = succeeds(*model, *own, "--threshold", 1.0)
@@ -110,8 +156,12 @@ def test_groups_are_those_of_all_cosines(tiny_encoder_dir, files, tmp_path):
     assert {row[2] for row in equal} >= {"7", "300", "301"} and len({row[0] for row in equal}) == 1
     assert {row[1] for row in equal} == {"1.0000"} and f"{len(rows) - 1} rows" in printed
     assert "groups.csv: exists" in refused(*model, *own)
-    assert "random pairs exceeds a cosine of" in succeeds(*model, *own, "--false_matches", 0.01, "--overwrite")
-    assert "--threshold and --false_matches" in refused(*model, *own, "--threshold", 0.5, "--false_matches", 0.01)
+    assert "random pairs exceeds a cosine of" in succeeds(
+        *model, *own, "--false_matches", 0.01, "--overwrite"
+    )
+    assert "--threshold and --false_matches" in refused(
+        *model, *own, "--threshold", 0.5, "--false_matches", 0.01
+    )
     assert "expected .csv" in refused(*model, *own[:-1], tmp_path / "groups.parquet")
     line = refused(*model, *own[:-1], tmp_path / "new.csv", "--false_matches", 1e-9)
     assert line.startswith("--false_matches: found ") and "a larger share" in line

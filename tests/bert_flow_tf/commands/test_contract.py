@@ -21,7 +21,8 @@ from tests.refusals import files_below, refusal, refused, succeeds
 
 # Option -> a file or folder that is there, empty.
 THERE = {"--input": "s.txt", "--model": "model", "--tf1_checkpoint": "ckpt", "--text": "s.txt"}
-# Each command has a line up to its input, and the path of its result: None without one, or to continue an earlier one.
+# Each command has a line up to its input, and the path of its result: None without one, or to
+# continue an earlier one.
 COMMANDS = {
     "isotropy": ("--bert_hub demo --out file.json --glue_dir", "file.json"),
     "compare": ("--bert_hub demo --out file.json --glue_dir", "file.json"),
@@ -41,7 +42,8 @@ COMMANDS = {
     "verify": ("--out file.json --runs", "file.json"),
 }
 KEPT = {name: result for name, (_, result) in COMMANDS.items() if result}
-# A saved model's folder is known by a module that loads TensorFlow; test_sentence_commands.py overwrites one.
+# A saved model's folder is known by a module that loads TensorFlow; test_sentence_commands.py
+# overwrites one.
 FOREIGN = [name for name, result in KEPT.items() if "." not in result and name != "fit"]
 
 FIT, COMPARE = "fit --bert_hub demo --out o", "compare --bert_hub demo --glue_dir {glue}"
@@ -49,17 +51,20 @@ ENCODE, SIMILARITY = "encode --bert_hub demo --input", "similarity --bert_hub de
 CONVERT = "convert --out o"
 EVALUATE = "evaluate --bert_hub demo --glue_dir {glue} --tasks"
 RUN_SIAMESE = (
-    "run_siamese --task_name=STS-B --data_dir={glue}/STS-B --output_parent_dir=o --exp_name=x --do_train=true "
+    "run_siamese --task_name=STS-B --data_dir={glue}/STS-B --output_parent_dir=o --exp_name=x "
+    "--do_train=true "
     "--bert_hub=demo"
 )
 # Command line in a folder with s.txt, s.tsv, … -> what the line says.
 MISTAKES = {
     "encde": "did you mean encode?",
     "fit --bert_hbu demo": "bert-flow fit: No such option '--bert_hbu'",
-    "similarity --model . --bert_hub demo a b": "found --model and --bert_hub, expected one of --model, --bert_hub",
+    "similarity --model . --bert_hub demo a b": "found --model and --bert_hub, expected one of "
+    "--model, --bert_hub",
     "similarity --model . --max_seq_length 32 a b": "--max_seq_length: missing --bert_hub",
     "similarity --model my_modl a b": "did you mean my_model?",
-    "fit --bert_hub demo --input s.txt --out new --num_train_epochs nan": "--num_train_epochs: found nan",
+    "fit --bert_hub demo --input s.txt --out new --num_train_epochs nan": "--num_train_epochs: "
+    "found nan",
     "fit --bert_hub demo --input s.txt --out new --pairs=": "found the ending ''",
     "compare --glue_dir {glue}": "found none, expected one of --model, --bert_hub",
     "compare --bert_hub demo": "found none, expected one of --input, --glue_dir",
@@ -80,7 +85,8 @@ MISTAKES = {
     f"{FIT} --embeddings e --column text": "--input_format and --column: missing --input",
     f"{FIT} --input s.txt --sentence_embedding_type paper-cl": "did you mean paper-cls?",
     f"{FIT} --input s.txt --flow_model_config config_l9": "did you mean config_l3_d3_w32?",
-    f"{FIT} --input s.txt --train_batch_size 65": "--train_batch_size: found 65, expected at most the 64 sentences",
+    f"{FIT} --input s.txt --train_batch_size 65": "--train_batch_size: found 65, expected at most "
+    "the 64 sentences",
     "export --model folder --out o": "folder: found neither bert_flow.json nor",
     "reproduce --bert_hub demp --glue_dir {glue} --out o": "did you mean demo?",
     CONVERT: "found none, expected one of --tf1_checkpoint, --huggingface, --run, --tf1_flow",
@@ -89,8 +95,10 @@ MISTAKES = {
     f"{CONVERT} --tf1_flow a": "--pooling: missing",
     f"{CONVERT} --run .": "found no checkpoint",
     f"{CONVERT} --tf1_checkpoint folder": "folder: found no checkpoint",
-    "pretrain --bert_hub demo --text s.txt --steps 200 --num_warmup_steps 200 --out o": "--steps: found 200",
-    "pretrain --bert_hub demo --text empty.txt --steps 200 --out o": "--text=empty.txt: found no text",
+    "pretrain --bert_hub demo --text s.txt --steps 200 --num_warmup_steps 200 --out o": "--steps: found "
+    "200",
+    "pretrain --bert_hub demo --text empty.txt --steps 200 --out o": "--text=empty.txt: found no "
+    "text",
     f"{RUN_SIAMESE} --task_name=STS-BB": "--task_name: unknown task 'STS-BB'",
     f"{RUN_SIAMESE} --data_dir=nowhere": "nowhere: no such folder",
     f"{RUN_SIAMESE} --max_seq_length={2**31}": f"--max_seq_length: found {2**31}, ",
@@ -172,14 +180,18 @@ def outcomes(tmp_path_factory):
     planned = []
     for name in COMMANDS:
         root = tmp_path_factory.mktemp(name.replace(" ", "_"))
-        planned += [((name, case), folder, arguments) for case, folder, arguments in _cases(name, root)]
+        planned += [
+            ((name, case), folder, arguments) for case, folder, arguments in _cases(name, root)
+        ]
     folder = tmp_path_factory.mktemp("mistakes")
     (folder / "s.txt").write_text("w1 w2\n" * 64)
     (folder / "s.tsv").write_text("sentence\nw1 w2\n")
     (folder / "empty.txt").write_text("\n \n")
     for name in ("my_model", "folder"):
         (folder / name).mkdir()
-    planned += [(line, folder, shlex.split(line.format(glue=sample_glue_dir()))) for line in MISTAKES]
+    planned += [
+        (line, folder, shlex.split(line.format(glue=sample_glue_dir()))) for line in MISTAKES
+    ]
     before = [files_below(folder) for _, folder, _ in planned]
     done = subprocess.run(
         [sys.executable, "-c", _RUN_ALL],
@@ -203,7 +215,11 @@ def test_every_sub_command_is_here():
     with click.Context(main) as context:
         for name in main.list_commands(context):
             command = main.get_command(context, name)
-            names += [f"{name} {sub}" for sub in command.commands] if isinstance(command, click.Group) else [name]
+            names += (
+                [f"{name} {sub}" for sub in command.commands]
+                if isinstance(command, click.Group)
+                else [name]
+            )
     # The command launch reads and writes as run_siamese does.
     assert sorted([*COMMANDS, "launch"]) == sorted(names)
     said = succeeds("--help")

@@ -16,7 +16,9 @@ from tests.refusals import refused, succeeds
 
 @pytest.fixture(scope="module")
 def senteval_dir(tmp_path_factory):
-    return small_runs.write_senteval(tmp_path_factory.mktemp("senteval"), small_runs.TINY_WORDS[:16])
+    return small_runs.write_senteval(
+        tmp_path_factory.mktemp("senteval"), small_runs.TINY_WORDS[:16]
+    )
 
 
 @pytest.fixture
@@ -26,7 +28,15 @@ def finished_run(sts_run, tmp_path):
 
 
 def test_a_run_in_use_is_not_scored_into_its_folder(finished_run, senteval_dir, tmp_path):
-    arguments = ("evaluate", "--tasks", "STS-12", "--senteval_dir", senteval_dir, "--model", finished_run)
+    arguments = (
+        "evaluate",
+        "--tasks",
+        "STS-12",
+        "--senteval_dir",
+        senteval_dir,
+        "--model",
+        finished_run,
+    )
     # Another thread is refused as another process is.
     with concurrent.futures.ThreadPoolExecutor(1) as thread, locked_run(finished_run):
         assert "is using it" in thread.submit(refused, *arguments, unchanged=finished_run).result()
@@ -48,7 +58,9 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, sent
     subset = read_task("sts12", senteval_dir=senteval_dir).subsets["surprise.SMTnews"]
     cosines = model.similarity_pairwise(subset.sentences_a, subset.sentences_b)
     expected = stats.pearsonr(cosines, subset.labels).statistic
-    assert result["subsets"]["surprise.SMTnews"]["by_metric"]["pearson"] == pytest.approx(expected, abs=1e-5)
+    assert result["subsets"]["surprise.SMTnews"]["by_metric"]["pearson"] == pytest.approx(
+        expected, abs=1e-5
+    )
     title, _, _, row, *_ = printed.splitlines()
     assert "8 word pieces" in title and " STS-12  test   Spearman wmean    135  " in row
     for scores in (written["tasks"], written["without_flow"]):
@@ -65,5 +77,8 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, sent
     saved = model.save(tmp_path / "saved")
     succeeds(*evaluate, "--model", saved)
     of_saved = json.loads((saved / "evaluation.json").read_text())
-    assert (of_saved["tasks"], of_saved["model"]["flow"]) == (written["tasks"], written["model"]["flow"])
+    assert (of_saved["tasks"], of_saved["model"]["flow"]) == (
+        written["tasks"],
+        written["model"]["flow"],
+    )
     assert of_saved["model"]["encoder"]["weights"] == written["model"]["encoder"]["weights"]

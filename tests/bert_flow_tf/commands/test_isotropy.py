@@ -14,22 +14,34 @@ from tests.refusals import succeeds
 def models(sts_run):
     """The run with its flow, and its encoder without."""
     run = BertFlow.load(sts_run)
-    return run, BertFlow.from_hub(run.source.bert_hub, sentence_embedding_type="avg-last-2", max_seq_length=8)
+    return run, BertFlow.from_hub(
+        run.source.bert_hub, sentence_embedding_type="avg-last-2", max_seq_length=8
+    )
 
 
-def test_isotropy_is_measured_with_the_flow_and_without(sts_run, models, small_glue_dir, small_splits, tmp_path):
+def test_isotropy_is_measured_with_the_flow_and_without(
+    sts_run, models, small_glue_dir, small_splits, tmp_path
+):
     out = tmp_path / "isotropy.json"
     flags = ("--glue_dir", small_glue_dir, "--split", "all", "--out", out)
     printed = succeeds("isotropy", "--model", sts_run, *flags)
     written = json.loads(out.read_text())
-    sentences = sorted({s for part in small_splits.values() for s in part.sentences_a + part.sentences_b})
+    sentences = sorted(
+        {s for part in small_splits.values() for s in part.sentences_a + part.sentences_b}
+    )
     assert written["sentences"] == len(sentences)
     for name, model in zip(("with flow", "without flow"), models, strict=True):
         expected = measure_isotropy(model.encode(sentences))
-        assert written["measures"][name]["mean_cosine"] == pytest.approx(expected.mean_cosine, abs=1e-4)
-        np.testing.assert_allclose(written["measures"][name]["spectrum"], expected.spectrum, rtol=1e-3, atol=1e-5)
+        assert written["measures"][name]["mean_cosine"] == pytest.approx(
+            expected.mean_cosine, abs=1e-4
+        )
+        np.testing.assert_allclose(
+            written["measures"][name]["spectrum"], expected.spectrum, rtol=1e-3, atol=1e-5
+        )
     run, _ = models
-    assert written["bits_per_dim"]["flow"] == pytest.approx(run.bits_per_dim(sentences).mean(), abs=1e-4)
+    assert written["bits_per_dim"]["flow"] == pytest.approx(
+        run.bits_per_dim(sentences).mean(), abs=1e-4
+    )
     assert f"{written['bits_per_dim']['flow']:.4f}" in printed and "standard normal" in printed
     assert (written["kind"], written["made_by"]["command"]) == ("isotropy", "bert-flow isotropy")
     assert "tensorflow" in written["made_by"]["libraries"]

@@ -16,7 +16,10 @@ def given(decorators, *arguments):
 
 def test_options_of_a_model_arrive_as_one_argument(tmp_path):
     def of_model(*arguments):
-        decorators = [options.model_options("model", "bert_hub", "vectors"), click.option("--vectors")]
+        decorators = [
+            options.model_options("model", "bert_hub", "vectors"),
+            click.option("--vectors"),
+        ]
         return given(decorators, *arguments)["model"]
 
     flags = ("--bert_hub", "demo", "--pooling", "cls", "--max_seq_length", 32)
@@ -25,16 +28,31 @@ def test_options_of_a_model_arrive_as_one_argument(tmp_path):
     # A run is a folder or the prefix of a checkpoint.
     (tmp_path / "model.ckpt-3.index").touch()
     (tmp_path / "config.json").write_text('{"encoder_trained": false}')
-    assert of_model("--model", tmp_path).run_dir == of_model("--model", tmp_path / "model.ckpt-3").run_dir == tmp_path
+    assert (
+        of_model("--model", tmp_path).run_dir
+        == of_model("--model", tmp_path / "model.ckpt-3").run_dir
+        == tmp_path
+    )
     # A model of the Hugging Face Hub is not where the command is run.
-    assert of_model("--bert_hub", tmp_path).run_dir is ModelOptions(model="bert-mine").run_dir is None
+    assert (
+        of_model("--bert_hub", tmp_path).run_dir is ModelOptions(model="bert-mine").run_dir is None
+    )
 
 
 def test_seeds_are_1_to_a_number_or_a_list():
     def seeds(text):
-        return given([click.option("--seeds", callback=options.seed_list)], f"--seeds={text}")["seeds"]
+        return given([click.option("--seeds", callback=options.seed_list)], f"--seeds={text}")[
+            "seeds"
+        ]
 
-    for text, found in {"1": [1], "3": [1, 2, 3], "7,8": [7, 8], "0,": [0], " 9 , 2 ": [9, 2], "1000,": [1000]}.items():
+    for text, found in {
+        "1": [1],
+        "3": [1, 2, 3],
+        "7,8": [7, 8],
+        "0,": [0],
+        " 9 , 2 ": [9, 2],
+        "1000,": [1000],
+    }.items():
         assert seeds(text) == found
     for text in ("0", "1,2,1", "9" * 5000, ",", "-1", "²", "20201116", "1,4294967296"):
         with pytest.raises(click.BadParameter):
@@ -42,7 +60,14 @@ def test_seeds_are_1_to_a_number_or_a_list():
 
 
 def test_names_are_taken_once_and_a_task_has_several():
-    assert given([click.option("--names", callback=options.name_list())], "--names", " b,a, ,b")["names"] == ["b", "a"]
+    assert given([click.option("--names", callback=options.name_list())], "--names", " b,a, ,b")[
+        "names"
+    ] == ["b", "a"]
     for name, task in TASKS.items():
-        for text in (name, name.upper(), task.directory, name.replace("-", "").removesuffix("regression")):
+        for text in (
+            name,
+            name.upper(),
+            task.directory,
+            name.replace("-", "").removesuffix("regression"),
+        ):
             assert given([options.task_option("A task.")], "--task", text)["task"] is get_task(name)

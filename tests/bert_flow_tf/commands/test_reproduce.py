@@ -33,7 +33,9 @@ class Workplace:
         self.glue = root / "glue"
         for name in ("STS-B", "MNLI", "SNLI"):
             (self.glue / name).mkdir(parents=True)
-        rows = [["-"] * 7 + pair for pair in (["sentence1", "sentence2"], *([s, s] for s in "abcd"))]
+        rows = [
+            ["-"] * 7 + pair for pair in (["sentence1", "sentence2"], *([s, s] for s in "abcd"))
+        ]
         write_tsv(self.glue / "STS-B" / "test.tsv", rows)
         gold = [["-"] * 4 + [str(gold), s, s] for gold, s in zip(GOLD, "abcd", strict=True)]
         write_tsv(self.glue / "STS-B" / "sts-test.csv", gold)
@@ -42,7 +44,10 @@ class Workplace:
         self.record = self.out / "reproduction.json"
         boats = [[f"Boat {i}."] * 2 for i in range(len(GOLD))]
         labels = ["label", *["not_entailment", "entailment"] * 2]
-        qnli = [["-", *pair, label] for pair, label in zip([["question", "sentence"], *boats], labels, strict=True)]
+        qnli = [
+            ["-", *pair, label]
+            for pair, label in zip([["question", "sentence"], *boats], labels, strict=True)
+        ]
         write_tsv(self.glue / "QNLI-Regression" / "dev.tsv", qnli)
         folder = root / "SentEval" / "STS" / "STS12-en-test"
         for name in SUBSETS["sts12"]:
@@ -51,14 +56,22 @@ class Workplace:
         self.failing = None
         self._calls = []
         monkeypatch.setattr(recipes, "train_and_score", self.leave_results)
-        # Among the objects of a whole test run a collection takes a second, and there is one for each stage.
+        # Among the objects of a whole test run a collection takes a second, and there is one for
+        # each stage.
         monkeypatch.setattr(recipes, "gc", types.SimpleNamespace(collect=lambda: None))
 
     def leave_results(self, settings):
         run_dir, trains = settings.output_dir, settings.training.do_train
         if trains and (run_dir / "train_results.json").exists():
             raise FinishedRun(f"{run_dir}: found a finished run")
-        parts = (settings.data, settings.model, settings.losses, settings.training, settings.scoring, settings)
+        parts = (
+            settings.data,
+            settings.model,
+            settings.losses,
+            settings.training,
+            settings.scoring,
+            settings,
+        )
         self._calls.append({name: value for part in parts for name, value in vars(part).items()})
         if settings.exp_name == self.failing:
             raise UserError("something failed")
@@ -71,8 +84,12 @@ class Workplace:
             encoder = records.encoder("base" if given.bert_hub == "base" else "demo", handle=handle)
             model = records.model(encoder=encoder, pooling=given.sentence_embedding_type)
             if given.flow:
-                model = msgspec.structs.replace(model, flow=records.flow(seed=settings.training.seed))
-            record = Predictions(made_by=records.MADE_BY, model=model, task="x", splits=["test"], pairs=len(cosines))
+                model = msgspec.structs.replace(
+                    model, flow=records.flow(seed=settings.training.seed)
+                )
+            record = Predictions(
+                made_by=records.MADE_BY, model=model, task="x", splits=["test"], pairs=len(cosines)
+            )
             text = "".join(f"{cosine}\n" for cosine in cosines)
             write_result(settings.prediction_path, text, overwrite=True, record=record)
 
@@ -114,23 +131,39 @@ def test_what_is_trained_has_every_seed_and_the_rest_one(workplace):
     flow = [f"base_{seed}_STS-B_avg-last-2_flow_train" for seed in (1, 2)]
     assert workplace.names() == ["base_1_STS-B_avg", flow[0], flow[0], flow[1], flow[1]]
     plain, flows = tasks["stsb"]["avg"], tasks["stsb"]["flow-train"]
-    assert [run["scores"]["by_metric"]["spearman"]["all"] for run in (*plain, *flows)] == [pytest.approx(0.8)] * 3
-    assert [run["model"]["flow"]["training"]["seed"] for run in flows] == [run["seed"] for run in flows] == [1, 2]
+    assert [run["scores"]["by_metric"]["spearman"]["all"] for run in (*plain, *flows)] == [
+        pytest.approx(0.8)
+    ] * 3
+    assert (
+        [run["model"]["flow"]["training"]["seed"] for run in flows]
+        == [run["seed"] for run in flows]
+        == [1, 2]
+    )
     record = json.loads(workplace.record.read_text())
     assert (record["seeds"], record["encoder"], plain[0]["scores"]["pairs"]) == ([1, 2], "base", 4)
     lines = printed.splitlines()
-    assert [line.split()[0] for line in lines if " STS-B " in line and " 80.00 " in f"{line} "] == ["avg", "flow-train"]
+    assert [line.split()[0] for line in lines if " STS-B " in line and " 80.00 " in f"{line} "] == [
+        "avg",
+        "flow-train",
+    ]
     assert "80.00 ± 0.00 (median 80.00, n = 2)" in printed
     # After NLI every seed has an encoder of its own.
     workplace.reproduce("--rows=avg", "--seeds=3,5", "--nli", "--overwrite")
-    assert workplace.names() == ["nli_base_3", "nli_base_3_STS-B_avg", "nli_base_5", "nli_base_5_STS-B_avg"]
+    assert workplace.names() == [
+        "nli_base_3",
+        "nli_base_3_STS-B_avg",
+        "nli_base_5",
+        "nli_base_5_STS-B_avg",
+    ]
 
 
 def test_sts_12_is_scored_set_by_set_and_learned_from(workplace):
     senteval = f"--senteval_dir={workplace.root / 'SentEval'}"
     tasks, _ = workplace.reproduce("--tasks=sts12", "--rows=avg,flow-target", senteval)
     folder = workplace.out / "data" / "STS-12"
-    assert {(call["task_name"], call["data_dir"]) for call in workplace.calls()} == {("STS-12", str(folder))}
+    assert {(call["task_name"], call["data_dir"]) for call in workplace.calls()} == {
+        ("STS-12", str(folder))
+    }
     lines = (folder / "full.txt").read_text().splitlines()
     assert (lines[0], len(lines)) == ("MSRpar Boat 0.\tBoat 0.", 20)
     (run,) = tasks["sts12"]["flow-target"]
@@ -141,7 +174,9 @@ def test_sts_12_is_scored_set_by_set_and_learned_from(workplace):
         pytest.approx(0.8),
     )
     assert scores["subsets"]["MSRvid"]["pairs"] == 4
-    assert scores["subsets"]["MSRvid"]["by_metric"]["pearson"] == pytest.approx(np.corrcoef(COSINES, GOLD)[0, 1])
+    assert scores["subsets"]["MSRvid"]["by_metric"]["pearson"] == pytest.approx(
+        np.corrcoef(COSINES, GOLD)[0, 1]
+    )
 
 
 def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
@@ -150,7 +185,10 @@ def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
     learned = "base_4_ALLNLI_avg-last-2_flow"
     scored = [f"base_4_{task}_avg-last-2_flow_nli" for task in ("STS-B", "QNLI-Regression")]
     assert [call["exp_name"] for call in calls] == [learned, *scored]
-    assert [call["init_checkpoint"] for call in calls] == [None, *[str(workplace.out / learned)] * 2]
+    assert [call["init_checkpoint"] for call in calls] == [
+        None,
+        *[str(workplace.out / learned)] * 2,
+    ]
     (run,) = tasks["qnli"]["flow-nli"]
     assert (run["scores"]["metric"], run["scores"]["split"], run["scores"]["by_metric"]) == (
         "auc",

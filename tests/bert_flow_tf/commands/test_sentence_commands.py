@@ -24,9 +24,26 @@ def sentences_file(tmp_path_factory):
 def fit(tiny_encoder_dir, tmp_path_factory):
     """Arguments of `fit`; 2 of the 242 sentences are empty."""
     root = tmp_path_factory.mktemp("fit")
-    (root / "many.txt").write_text("\n \n" + "".join(f"w{i} w{j}\n" for i in range(20) for j in range(12)))
-    arguments = ["fit", "--bert_hub", tiny_encoder_dir, "--pooling", "avg-last-2", "--max_seq_length", 8]
-    arguments += ["--num_train_epochs", 1, "--train_batch_size", 8, "--flow_model_config", small_flow_file(root)]
+    (root / "many.txt").write_text(
+        "\n \n" + "".join(f"w{i} w{j}\n" for i in range(20) for j in range(12))
+    )
+    arguments = [
+        "fit",
+        "--bert_hub",
+        tiny_encoder_dir,
+        "--pooling",
+        "avg-last-2",
+        "--max_seq_length",
+        8,
+    ]
+    arguments += [
+        "--num_train_epochs",
+        1,
+        "--train_batch_size",
+        8,
+        "--flow_model_config",
+        small_flow_file(root),
+    ]
     return [*arguments, "--input", root / "many.txt"]
 
 
@@ -55,14 +72,25 @@ def test_a_harmful_verdict_stays_with_the_model(fit, tmp_path):
     sides = [f"w{i} w{i % 5} w{j}" for i, j in numbers], [f"w{j} w{i}" for i, j in numbers]
     scores = model.similarity_pairwise(*sides)
     rows = zip(*sides, scores, strict=True)
-    pairs.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows))
+    pairs.write_text(
+        "sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows)
+    )
     harmful = [*fit, "--pairs", pairs, "--method", "sn+natsv-8"]
     outcome = bert_flow(*harmful, "--out", out, "--only_if_helps")
-    assert outcome.exit_code == 1 and "nothing written: the verdict is harms" in outcome.stderr and not out.exists()
+    assert (
+        outcome.exit_code == 1
+        and "nothing written: the verdict is harms" in outcome.stderr
+        and not out.exists()
+    )
     said = succeeds(*harmful, "--out", out).splitlines()
-    assert said[0].startswith("harms: 120 labelled pairs") and said[0].endswith("; use the encoder as it is")
+    assert said[0].startswith("harms: 120 labelled pairs") and said[0].endswith(
+        "; use the encoder as it is"
+    )
     loaded = BertFlow.from_pretrained(out)
-    assert loaded.history_.claim == "harms" and str(loaded.history_).splitlines() == said[: len(said) - 1]
+    assert (
+        loaded.history_.claim == "harms"
+        and str(loaded.history_).splitlines() == said[: len(said) - 1]
+    )
     card = (out / "README.md").read_text()
     assert card.split("---\n")[2].split("# model\n")[1].strip().startswith(said[0])
     with pytest.warns(UserWarning, match="export: found a sn\\+natsv-8 that harms"):
@@ -77,7 +105,10 @@ def test_fit_judges_another_method_by_labelled_pairs(fit, tmp_path):
     assert ": 12 labelled pairs, Spearman x100 " in said[0] and "--pairs" not in "".join(said)
     assert said[-1] == f"model written: {out} (240 sentences, whitening)"
     pairs.write_text("w1 w2\tw2\thigh\n")
-    for method, found in (("whitening", f"{pairs}: cannot be read as two"), ("pca", "method: found 'pca'")):
+    for method, found in (
+        ("whitening", f"{pairs}: cannot be read as two"),
+        ("pca", "method: found 'pca'"),
+    ):
         assert found in refused(*arguments, method, "--out", tmp_path / "other")
 
 
@@ -85,11 +116,18 @@ def test_encode_writes_to_a_file_and_to_standard_output(saved, sentences_file, e
     out = tmp_path / "e.npy"
     arguments = ("encode", "--model", saved, "--input")
     outcome = bert_flow(*arguments, sentences_file, "--out", out)
-    assert outcome.stdout == f"embeddings written: {out} (16 of width 32)\n" and "empty" not in outcome.stderr
+    assert (
+        outcome.stdout == f"embeddings written: {out} (16 of width 32)\n"
+        and "empty" not in outcome.stderr
+    )
     np.testing.assert_allclose(np.load(out), expected, rtol=0, atol=1e-5)
-    outcome = bert_flow(*arguments, "-", "--out", "-", "--normalize", input=sentences_file.read_bytes())
+    outcome = bert_flow(
+        *arguments, "-", "--out", "-", "--normalize", input=sentences_file.read_bytes()
+    )
     norms = np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(np.load(io.BytesIO(outcome.stdout_bytes)), expected / norms, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        np.load(io.BytesIO(outcome.stdout_bytes)), expected / norms, rtol=0, atol=1e-5
+    )
     given = b"\n" + sentences_file.read_bytes() + b" \n"
     outcome = bert_flow(*arguments, "-", "--out", tmp_path / "more.npy", input=given)
     assert "empty sentences, embedded like the others: 2\n" in outcome.stderr
@@ -107,44 +145,82 @@ def test_similarity_prints_a_cosine_a_line(saved, expected, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{sentence}\t{SENTENCES[5]}\n" for sentence in SENTENCES[:3]))
     said = succeeds("similarity", "--model", saved, "--pairs", pairs, "--columns", "1,2")
-    np.testing.assert_allclose([float(line) for line in said.splitlines()], cosines, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        [float(line) for line in said.splitlines()], cosines, rtol=0, atol=1e-5
+    )
 
 
 def test_search_prints_the_nearest_and_keeps_embeddings(saved, sentences_file, expected, tmp_path):
     normalized = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     cosines, folder = normalized @ normalized[5], tmp_path / "kept"
     command = ("search", "--model", saved, "--top_k", 3, "--embeddings", folder, "--input")
-    said = [line.split("\t") for line in succeeds(*command, sentences_file, SENTENCES[5]).splitlines()]
+    said = [
+        line.split("\t") for line in succeeds(*command, sentences_file, SENTENCES[5]).splitlines()
+    ]
     found = [float(cosine) for _, cosine, _ in said]
     np.testing.assert_allclose(found, np.sort(cosines)[:-4:-1], rtol=0, atol=1e-5)
-    np.testing.assert_allclose(found, [cosines[SENTENCES.index(one)] for _, _, one in said], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        found, [cosines[SENTENCES.index(one)] for _, _, one in said], rtol=0, atol=1e-5
+    )
     written = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
     (tmp_path / "queries.txt").write_text(f"{SENTENCES[5]}\n")
-    again = succeeds(*command, sentences_file, "w1", "--queries", tmp_path / "queries.txt").splitlines()
-    assert [line.partition("\t")[0] for line in again] == ["w1", "1", "2", "3", SENTENCES[5], "1", "2", "3"]
+    again = succeeds(
+        *command, sentences_file, "w1", "--queries", tmp_path / "queries.txt"
+    ).splitlines()
+    assert [line.partition("\t")[0] for line in again] == [
+        "w1",
+        "1",
+        "2",
+        "3",
+        SENTENCES[5],
+        "1",
+        "2",
+        "3",
+    ]
     assert written == {path: path.stat().st_mtime_ns for path in written}
     (tmp_path / "other.data").write_text('id,text\n1,"one, two"\n')
     other = (*command, tmp_path / "other.data", "--input_format", "csv", "--column", "text", "w1")
     assert f"--embeddings={folder}: found the columns sentence, not text" in refused(*other)
     (tmp_path / "other.txt").write_text("w1\n")
-    assert re.fullmatch(f"{folder}: input: .+, or --overwrite", refused(*command, tmp_path / "other.txt", "w1"))
+    assert re.fullmatch(
+        f"{folder}: input: .+, or --overwrite", refused(*command, tmp_path / "other.txt", "w1")
+    )
     assert succeeds(*other, "--overwrite").endswith("\tone, two\n")
     assert "--queries" in refused(*command, sentences_file)
 
 
 def test_search_reads_any_folder_of_the_same_model(saved, tmp_path):
     table, folder = tmp_path / "rows.csv", tmp_path / "folder"
-    table.write_text("id,text\n" + "".join(f"{i},{one}\n" for i, one in enumerate([*SENTENCES, SENTENCES[5]])))
+    table.write_text(
+        "id,text\n" + "".join(f"{i},{one}\n" for i, one in enumerate([*SENTENCES, SENTENCES[5]]))
+    )
     corpus = ("--model", saved, "--input", table, "--column", "text")
-    made = ("--keep", "id,text", "--shard_rows", 5, "--normalize", "--precision", "float16", "--out", folder)
+    made = (
+        "--keep",
+        "id,text",
+        "--shard_rows",
+        5,
+        "--normalize",
+        "--precision",
+        "float16",
+        "--out",
+        folder,
+    )
     succeeds("encode-folder", *corpus, *made)
     written = {path: path.stat().st_mtime_ns for path in folder.glob("*")}
-    said = succeeds("search", *corpus, "--embeddings", folder, "--keep", "id", "--top_k", 2, SENTENCES[5])
-    assert [line.split("\t")[2:] for line in said.splitlines()] == [["5", SENTENCES[5]], ["16", SENTENCES[5]]]
-    assert written == {path: path.stat().st_mtime_ns for path in folder.glob("*") if "json" not in path.name} | {
-        path: time for path, time in written.items() if "json" in path.name
-    }
-    unique = succeeds("search", *corpus, "--embeddings", folder, "--unique", "--top_k", 2, SENTENCES[5]).splitlines()
+    said = succeeds(
+        "search", *corpus, "--embeddings", folder, "--keep", "id", "--top_k", 2, SENTENCES[5]
+    )
+    assert [line.split("\t")[2:] for line in said.splitlines()] == [
+        ["5", SENTENCES[5]],
+        ["16", SENTENCES[5]],
+    ]
+    assert written == {
+        path: path.stat().st_mtime_ns for path in folder.glob("*") if "json" not in path.name
+    } | {path: time for path, time in written.items() if "json" in path.name}
+    unique = succeeds(
+        "search", *corpus, "--embeddings", folder, "--unique", "--top_k", 2, SENTENCES[5]
+    ).splitlines()
     assert [SENTENCES[5] in line for line in unique] == [True, False]
     missing = refused("search", *corpus, "--embeddings", folder, "--keep", "name", "w1")
     assert f"--embeddings={folder}: found the columns id, text, not name" in missing

@@ -46,9 +46,14 @@ def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark)
     done = bert_flow("verify", "--out", tmp_path / "verification.json")
     assert done.exit_code == status
     lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
-    assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in done.stdout
+    assert (
+        " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in done.stdout
+    )
     record = json.loads((tmp_path / "verification.json").read_text())
-    assert (record["evidence"], record["made_by"]["command"]) == ("tests/golden", "bert-flow verify")
+    assert (record["evidence"], record["made_by"]["command"]) == (
+        "tests/golden",
+        "bert-flow verify",
+    )
     # JSON has no number that is not finite.
     assert [one["found"] for one in record["deviations"]] == [1e-6, None if status else off]
     assert "test_near PASSED" in done.stderr and "test_data SKIPPED" in done.stderr

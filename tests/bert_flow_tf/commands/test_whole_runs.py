@@ -26,7 +26,14 @@ FLOW = {
     "flow_model_config": "config_l2_d3_w32",
 }
 NLI = {"sentence_embedding_type": "avg", "flow": 0, "flow_loss": 0, "num_examples": -1}
-SIZES = {"pairs": 30, "steps": 20, "warmup": 2, "learning_rate": 1e-2, "flow_learning_rate": 1e-2, "max_seq_length": 8}
+SIZES = {
+    "pairs": 30,
+    "steps": 20,
+    "warmup": 2,
+    "learning_rate": 1e-2,
+    "flow_learning_rate": 1e-2,
+    "max_seq_length": 8,
+}
 
 
 @pytest.fixture
@@ -36,9 +43,13 @@ def glue(tmp_path):
     small_runs.write_stsb(folder / "STS-B", gold=True)
     small_runs.write_mnli(folder / "MNLI")
     for split in ("train", "dev", "test"):
-        rows = [[*"0123456", a, b, "neutral"] for a, b, _ in small_runs.random_pairs(4, small_runs.TINY_WORDS, 9)]
+        rows = [
+            [*"0123456", a, b, "neutral"]
+            for a, b, _ in small_runs.random_pairs(4, small_runs.TINY_WORDS, 9)
+        ]
         small_runs.write_tsv(
-            folder / "SNLI" / f"{split}.tsv", [[*"0123456", "sentence1", "sentence2", "gold_label"], *rows]
+            folder / "SNLI" / f"{split}.tsv",
+            [[*"0123456", "sentence1", "sentence2", "gold_label"], *rows],
         )
     return folder
 
@@ -51,12 +62,17 @@ def runs(tiny_encoder_dir, glue, tmp_path):
     source = whole_runs._without_dropout(resolve_encoder(bert_hub=str(tiny_encoder_dir)))
     rng = np.random.default_rng(0)
     flow = Glow(GlowConfig.from_name("config_l2_d3_w32"), 32, seed=0)
-    starts = {"flow": tf1_variables(flow), "nli": {"loss/output_weights": rng.normal(size=[3, 96]).astype(np.float32)}}
+    starts = {
+        "flow": tf1_variables(flow),
+        "nli": {"loss/output_weights": rng.normal(size=[3, 96]).astype(np.float32)},
+    }
     for name, flags in (("flow", FLOW), ("nli", NLI)):
         settings = {"flags": flags, **SIZES, "bert_hub": str(tiny_encoder_dir)}
         (folder / f"{name}.json").write_text(json.dumps(settings))
         run = whole_runs.WholeRun(**settings)
-        values = {"order": rng.integers(30, size=[20, 4])} | {f"var/{key}": one for key, one in starts[name].items()}
+        values = {"order": rng.integers(30, size=[20, 4])} | {
+            f"var/{key}": one for key, one in starts[name].items()
+        }
         task = tasks.TASKS["sts-b" if name == "flow" else "allnli"]
         examples = tasks.read_train(task, glue / task.directory, name == "flow")
         model = whole_runs.start_model(run, values, source)
@@ -65,7 +81,9 @@ def runs(tiny_encoder_dir, glue, tmp_path):
         cosines = rng.uniform(size=len(test))
         values |= {"losses": losses, "flow_losses": np.zeros(20), "test_cosines": cosines}
         if name == "nli":
-            norms = [np.linalg.norm(one.numpy()) for one in model.encoder.variables_by_name.values()]
+            norms = [
+                np.linalg.norm(one.numpy()) for one in model.encoder.variables_by_name.values()
+            ]
             # TF1's graph has a layer norm's beta first.
             for place in (3, *(5 + 16 * layer + place for layer in range(3) for place in (8, 14))):
                 norms[place], norms[place + 1] = norms[place + 1], norms[place]
@@ -100,10 +118,20 @@ def test_a_run_is_as_near_as_rounding_and_a_wrong_step_is_farther(runs, glue, mo
 
 def test_verify_replays_what_it_has_data_for(runs, glue, tmp_path, monkeypatch):
     shutil.rmtree(glue / "MNLI")
-    command = ("verify", "--whole_runs", runs, "--glue_dir", glue, "--out", tmp_path / "verification.json")
+    command = (
+        "verify",
+        "--whole_runs",
+        runs,
+        "--glue_dir",
+        glue,
+        "--out",
+        tmp_path / "verification.json",
+    )
     monkeypatch.setattr(verify, "_golden", lambda: {"deviations": [], "failed": [], "not_run": []})
     lines = succeeds(*command).splitlines()
-    assert lines[0].startswith("distance from TF1's run") and not any("nli, here" in line for line in lines)
+    assert lines[0].startswith("distance from TF1's run") and not any(
+        "nli, here" in line for line in lines
+    )
     assert ["whole", "run", "flow", "✓"] in [line.split()[:4] for line in lines]
     assert "--glue_dir: missing" in refused("verify", "--whole_runs", runs)
     with user_error("expected the TF1 code's whole runs"):

@@ -9,7 +9,9 @@ from tests.refusals import user_error
 
 
 def subset(*pairs):
-    return tasks.Examples([a for a, _ in pairs], [b for _, b in pairs], np.arange(len(pairs), dtype=float))
+    return tasks.Examples(
+        [a for a, _ in pairs], [b for _, b in pairs], np.arange(len(pairs), dtype=float)
+    )
 
 
 @pytest.mark.differs("`full.txt`")

@@ -73,7 +73,9 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
     for subset in SUBSETS[year]:
         write_set(folder, subset, "4.5\n0\n3.75\n")
     task = read_task(year, senteval_dir=tmp_path)
-    assert [(name, len(part)) for name, part in task.subsets.items()] == [(name, 3) for name in SUBSETS[year]]
+    assert [(name, len(part)) for name, part in task.subsets.items()] == [
+        (name, 3) for name in SUBSETS[year]
+    ]
     assert (task.title, task.metric, task.split) == (f"STS-{year[3:]}", "spearman", "test")
     assert task.source == str(folder)
     # The paper writes it like this.
@@ -87,7 +89,11 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
         ("sts12", {}, "senteval_dir: missing"),
         ("sts12", {"senteval_dir": "missing"}, "STS12-en-test: no such folder"),
         ("sts12", {"senteval_dir": ".", "split": "dev"}, "split: found dev for sts12"),
-        ("sts17", {}, "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16"),
+        (
+            "sts17",
+            {},
+            "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16",
+        ),
     ],
 )
 def test_a_task_that_cannot_be_read_is_named(name, options, found):
@@ -106,7 +112,10 @@ def test_a_gold_file_of_another_length_is_named(tmp_path):
 
 def test_gold_is_that_of_mrpcs_test_file_and_of_qnlis_dev_set(tmp_path):
     folder, columns = tmp_path / "MRPC-Regression", ["#1 ID", "#2 ID", "#1 String", "#2 String"]
-    write(folder / "test.tsv", [["index", *columns], *([str(i), "1", "2", *PAIRS[i]] for i in range(2))])
+    write(
+        folder / "test.tsv",
+        [["index", *columns], *([str(i), "1", "2", *PAIRS[i]] for i in range(2))],
+    )
     gold = [[label, "1", "2", *pair] for label, pair in zip("10", PAIRS[:2], strict=True)]
     write(folder / "msr_paraphrase_test.txt", [["Quality", *columns], *gold])
     task = read_task("mrpc", glue_dir=tmp_path)
@@ -115,13 +124,24 @@ def test_gold_is_that_of_mrpcs_test_file_and_of_qnlis_dev_set(tmp_path):
     rows = [["index", "question", "sentence", "label"], ["0", *PAIRS[0], "entailment"]]
     write(tmp_path / "QNLI-Regression" / "dev.tsv", rows)
     task = read_task("qnli", glue_dir=tmp_path)
-    assert (task.metric, task.split, task.title, task.subsets["qnli"].labels.tolist()) == ("auc", "dev", "QNLI", [1.0])
+    assert (task.metric, task.split, task.title, task.subsets["qnli"].labels.tolist()) == (
+        "auc",
+        "dev",
+        "QNLI",
+        [1.0],
+    )
 
 
 def test_published_sets_have_their_published_sizes(reference_data):
     # SentEval's own counts of STS 2012: 3,108 pairs, all of them with a gold score.
     subsets = read_task("sts12", senteval_dir=reference_data / "data/senteval/data").subsets
-    sizes = {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}
+    sizes = {
+        "MSRpar": 750,
+        "MSRvid": 750,
+        "SMTeuroparl": 459,
+        "surprise.OnWN": 750,
+        "surprise.SMTnews": 399,
+    }
     assert {name: len(part) for name, part in subsets.items()} == sizes
     assert subsets["MSRpar"].labels[0] == 4.4
     task = read_task("sick-r", glue_dir=reference_data / "data/glue")

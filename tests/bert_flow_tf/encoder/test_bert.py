@@ -17,7 +17,9 @@ WORDS = INPUTS["input_mask"].numpy().astype(bool)
 
 
 @pytest.fixture(
-    scope="module", params=[("tiny_source", "gelu_tanh"), ("small_source", "gelu_erf")], ids=["tanh", "erf"]
+    scope="module",
+    params=[("tiny_source", "gelu_tanh"), ("small_source", "gelu_erf")],
+    ids=["tanh", "erf"],
 )
 def both(request, require):
     """tf-models' encoder and a `Bert` for training, for either GELU."""
@@ -49,7 +51,10 @@ def gradients(function, variables):
     """Return each variable's gradient of a weighted sum of all outputs."""
     with tf.GradientTape() as tape:
         outputs = function()
-        states = [state * tf.cast(WORDS, tf.float32)[:, :, tf.newaxis] for state in outputs["encoder_outputs"]]
+        states = [
+            state * tf.cast(WORDS, tf.float32)[:, :, tf.newaxis]
+            for state in outputs["encoder_outputs"]
+        ]
         total = sum(
             tf.reduce_sum(tf.sin(tf.range(tf.size(x), dtype=x.dtype)) * tf.reshape(x, [-1]))
             for x in (*states, outputs["pooled_output"])
@@ -66,9 +71,14 @@ def test_gradients_are_those_of_tf_models(both):
     largest = max(np.abs(tf.convert_to_tensor(gradient)).max() for gradient in expected.values())
     for name, gradient in found.items():
         other = tf.reshape(expected[name], gradient.shape)
-        np.testing.assert_allclose(tf.convert_to_tensor(gradient), other, atol=2e-5 * largest, err_msg=name)
-    # The word embeddings alone have a slice per token, as in TF1: clipping by the global norm depends on it.
-    slices = {name: gradient for name, gradient in found.items() if isinstance(gradient, tf.IndexedSlices)}
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(gradient), other, atol=2e-5 * largest, err_msg=name
+        )
+    # The word embeddings alone have a slice per token, as in TF1: clipping by the global norm
+    # depends on it.
+    slices = {
+        name: gradient for name, gradient in found.items() if isinstance(gradient, tf.IndexedSlices)
+    }
     assert [*slices] == [WORD_EMBEDDINGS]
     assert slices[WORD_EMBEDDINGS].values.shape[0] == WORDS.sum()
 

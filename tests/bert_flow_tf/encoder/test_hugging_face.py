@@ -44,7 +44,16 @@ def folder(golden_dir):
 def test_a_name_with_a_revision_is_an_encoder(publish, folder, tmp_path):
     publish("acme/tiny", "v1", folder)
     for handle, out in (("acme/tiny@v1", "a.npy"), (folder, "b.npy")):
-        succeeds("encode", "--bert_hub", handle, "--input", "-", "--out", tmp_path / out, input="a cat\nthe cats\n")
+        succeeds(
+            "encode",
+            "--bert_hub",
+            handle,
+            "--input",
+            "-",
+            "--out",
+            tmp_path / out,
+            input="a cat\nthe cats\n",
+        )
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))
 
 
@@ -52,12 +61,20 @@ def test_a_name_with_a_revision_is_an_encoder(publish, folder, tmp_path):
 def test_a_model_that_the_hub_does_not_give_is_one_line(publish, folder, tmp_path, flag):
     publish("acme/tiny", "v1", folder)
     for name in ("acme/none", "acme/tiny@v9"):
-        line = refused("encode", flag, name, "--input", "-", "--out", tmp_path / "a.npy", unchanged=tmp_path)
+        line = refused(
+            "encode", flag, name, "--input", "-", "--out", tmp_path / "a.npy", unchanged=tmp_path
+        )
         assert line.startswith(f"{flag}={name}: ") and f"{ENDPOINT}: " in line
 
 
 def test_only_an_encoders_files_are_downloaded():
-    files = ["config.json", "vocab.txt", "0_Transformer/vocab.txt", "model.safetensors", "1_Pooling/config.json"]
+    files = [
+        "config.json",
+        "vocab.txt",
+        "0_Transformer/vocab.txt",
+        "model.safetensors",
+        "1_Pooling/config.json",
+    ]
     others = ["pytorch_model.bin", "onnx/model.onnx", "README.md", "tf_model.h5"]
     assert list(filter_repo_objects(files + others, allow_patterns=handles._ENCODER_FILES)) == files
 
@@ -96,5 +113,12 @@ def test_an_uploaded_model_holds_nothing_private_and_loads(publish, folder, tmp_
 def test_names_of_models_are_told_from_paths(tmp_path, monkeypatch):
     (tmp_path / "existing_folder").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert all(map(is_model_name, ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2@main")))
-    assert not any(map(is_model_name, ("my_modl", "/models/bert", "a/b/c", "https://tfhub.dev/x", "existing_folder/a")))
+    assert all(
+        map(is_model_name, ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2@main"))
+    )
+    assert not any(
+        map(
+            is_model_name,
+            ("my_modl", "/models/bert", "a/b/c", "https://tfhub.dev/x", "existing_folder/a"),
+        )
+    )

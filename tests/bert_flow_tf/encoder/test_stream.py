@@ -21,12 +21,18 @@ def test_two_threads_keep_order_and_device_unless_one_must(monkeypatch):
     assert [where[:2] for where in found] == [(i, "CPU:1") for i in range(9)]
     assert len({thread for *_, thread in found}) > 1
     # "" leaves the choice to TensorFlow; a name would keep a GPU out of it.
-    assert list(stream.map_concurrently(lambda _: context.context().device_name, range(4))) == [""] * 4
+    assert (
+        list(stream.map_concurrently(lambda _: context.context().device_name, range(4))) == [""] * 4
+    )
     with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
-        assert {thread for *_, thread in stream.map_concurrently(place, range(4))} == {threading.current_thread()}
+        assert {thread for *_, thread in stream.map_concurrently(place, range(4))} == {
+            threading.current_thread()
+        }
     # XLA compiles in one thread at a time.
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
-    assert {thread for *_, thread in stream.map_concurrently(place, range(5))} == {threading.current_thread()}
+    assert {thread for *_, thread in stream.map_concurrently(place, range(5))} == {
+        threading.current_thread()
+    }
 
 
 def test_embeddings_do_not_depend_on_the_batch(tokenizer, encoder, monkeypatch):
@@ -41,7 +47,9 @@ def test_embeddings_do_not_depend_on_the_batch(tokenizer, encoder, monkeypatch):
 
 
 @settings(derandomize=True, max_examples=20, deadline=None)
-@given(lengths=st.lists(st.integers(2, 5000), max_size=100), batch_size=st.none() | st.integers(1, 50))
+@given(
+    lengths=st.lists(st.integers(2, 5000), max_size=100), batch_size=st.none() | st.integers(1, 50)
+)
 def test_batches_hold_each_index_once_and_like_lengths(lengths, batch_size):
     batches = list(stream.length_batches(np.array(lengths, np.int64), batch_size))
     order = [int(index) for batch in batches for index in batch]
@@ -52,7 +60,8 @@ def test_batches_hold_each_index_once_and_like_lengths(lengths, batch_size):
         if batch_size is not None:
             assert len(batch) == batch_size or (last and len(batch) < batch_size)
         else:
-            # As many as fit, one that does not fit alone, and few of a length that others are much shorter than.
+            # As many as fit, one that does not fit alone, and few of a length that others are much
+            # shorter than.
             longest = lengths[batch[0]]
             assert len(batch) == 1 or tokens <= 2048
             next_is_short = not last and lengths[batches[i + 1][0]] < 0.8 * longest

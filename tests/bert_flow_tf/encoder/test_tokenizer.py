@@ -15,13 +15,24 @@ VOCAB = [*SPECIAL, "play", "##ing", "##ed", "un", "É", "é", "e", "中", "!", "
 
 @pytest.mark.parametrize(
     ("sentence", "do_lower_case", "pieces"),
-    [("É é e", False, ["É", "é", "e"]), ("É é e", True, ["e", "e", "e"]), (b"pl\xffay", True, ["play"])],
+    [
+        ("É é e", False, ["É", "é", "e"]),
+        ("É é e", True, ["e", "e", "e"]),
+        (b"pl\xffay", True, ["play"]),
+    ],
 )
 def test_a_packed_sentence_has_these_pieces(sentence, do_lower_case, pieces):
     # The vocabulary is reversed, because id 0 is the usual padding.
     tokenizer = Tokenizer(VOCAB[::-1], TextRules(do_lower_case=do_lower_case))
-    ids = tokenizer.pack(tokenizer.tokenize(tf.constant([sentence, "! ! ! !"])), 8)["input_word_ids"][0]
-    assert [VOCAB[::-1][i] for i in ids] == ["[CLS]", *pieces, "[SEP]", *["[PAD]"] * (4 - len(pieces))]
+    ids = tokenizer.pack(tokenizer.tokenize(tf.constant([sentence, "! ! ! !"])), 8)[
+        "input_word_ids"
+    ][0]
+    assert [VOCAB[::-1][i] for i in ids] == [
+        "[CLS]",
+        *pieces,
+        "[SEP]",
+        *["[PAD]"] * (4 - len(pieces)),
+    ]
 
 
 @pytest.mark.differs("`--do_lower_case`")

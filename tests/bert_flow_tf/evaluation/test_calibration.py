@@ -35,7 +35,9 @@ def calibrated(method, x):
 def test_sn_and_whitening_leave_standard_moments():
     X = embeddings(dtype=np.float64)
     z = calibrated("sn", X)
-    np.testing.assert_allclose([z.mean(axis=0), z.std(axis=0)], [np.zeros(12), np.ones(12)], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        [z.mean(axis=0), z.std(axis=0)], [np.zeros(12), np.ones(12)], rtol=0, atol=1e-12
+    )
     z = calibrated("whitening", X)
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(np.cov(z.T), np.eye(12), rtol=0, atol=1e-8)
@@ -46,7 +48,9 @@ def test_natsv_removes_the_first_singular_vectors():
     X = embeddings(dtype=np.float64)
     for name, values in (("natsv-3", X), ("sn+natsv-3", (X - X.mean(axis=0)) / X.std(axis=0))):
         top = np.linalg.svd(values, full_matrices=False)[2][:3]
-        np.testing.assert_allclose(calibrated(name, X), values @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            calibrated(name, X), values @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9
+        )
     with pytest.raises(ValueError, match="12 directions"):
         affine_calibration("natsv-12", X)
 
@@ -82,6 +86,15 @@ def test_soft_whitening_adds_a_share_of_the_mean_eigenvalue_and_needs_few_rows()
 
 
 def test_unknown_names_are_named():
-    for name in ("flows", "natsv-0", "natsv-", "whitening-x", "soft-whitening", "sn-2", "", "natsv"):
+    for name in (
+        "flows",
+        "natsv-0",
+        "natsv-",
+        "whitening-x",
+        "soft-whitening",
+        "sn-2",
+        "",
+        "natsv",
+    ):
         with user_error(repr(name)):
             FitSettings(method=name)

@@ -15,7 +15,9 @@ seeds = st.integers(0, 2**32 - 1)
 def sample(seed, n=30, channels=5):
     """Embeddings with a mean and unequal variances."""
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, channels)) * rng.uniform(0.1, 3, channels) + rng.normal(size=channels)
+    return rng.normal(size=(n, channels)) * rng.uniform(0.1, 3, channels) + rng.normal(
+        size=channels
+    )
 
 
 # It has both directions of each axis.
@@ -25,8 +27,12 @@ CROSS = np.concatenate([np.eye(4), -np.eye(4)])
 def test_shapes_whose_measures_are_known():
     found = isotropy.measure_isotropy(CROSS)
     # Of the 7 others of each, one is opposite and the rest are at right angles.
-    assert (found.mean_cosine, found.mean_share, found.top_share) == pytest.approx((-1 / 7, 0, 1 / 4))
-    assert (found.effective_rank, found.partition_ratio, found.constant_channels) == pytest.approx((4, 1, 0))
+    assert (found.mean_cosine, found.mean_share, found.top_share) == pytest.approx(
+        (-1 / 7, 0, 1 / 4)
+    )
+    assert (found.effective_rank, found.partition_ratio, found.constant_channels) == pytest.approx(
+        (4, 1, 0)
+    )
     assert found.spectrum == pytest.approx([0.5] * 4)
     # The mean has length 3, with unit steps across it: a narrow cone.
     cone = isotropy.measure_isotropy(np.pad(CROSS, ((0, 0), (1, 0)), constant_values=3.0))
@@ -42,16 +48,25 @@ def test_shapes_whose_measures_are_known():
 def test_measures_are_those_of_the_whole_decomposition(seed, shape):
     x = sample(seed, *shape)
     found = isotropy.measure_isotropy(x)
-    _, singular, directions = np.linalg.svd(x / np.sqrt(np.mean(np.sum(x**2, axis=1))), full_matrices=False)
-    assert np.array(found.spectrum) / np.linalg.norm(found.spectrum) == pytest.approx(singular / np.sqrt(len(x)))
+    _, singular, directions = np.linalg.svd(
+        x / np.sqrt(np.mean(np.sum(x**2, axis=1))), full_matrices=False
+    )
+    assert np.array(found.spectrum) / np.linalg.norm(found.spectrum) == pytest.approx(
+        singular / np.sqrt(len(x))
+    )
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     cosines = (unit @ unit.T)[~np.eye(len(x), dtype=bool)]
     assert found.mean_cosine == pytest.approx(np.mean(cosines), abs=1e-12)
-    z = [np.exp(x @ c / np.sqrt(np.mean(np.sum(x**2, axis=1)))).sum() for c in [*directions, *-directions]]
+    z = [
+        np.exp(x @ c / np.sqrt(np.mean(np.sum(x**2, axis=1)))).sum()
+        for c in [*directions, *-directions]
+    ]
     assert found.partition_ratio == pytest.approx(min(z) / max(z))
     covariance = np.cov(x.T, bias=True)
     assert np.sum(np.square(found.centred_spectrum)) == pytest.approx(np.trace(covariance))
-    assert found.participation_ratio == pytest.approx(np.trace(covariance) ** 2 / np.sum(covariance**2))
+    assert found.participation_ratio == pytest.approx(
+        np.trace(covariance) ** 2 / np.sum(covariance**2)
+    )
 
 
 def test_constant_channels_are_counted_and_change_nothing_else():
@@ -63,7 +78,9 @@ def test_constant_channels_are_counted_and_change_nothing_else():
     assert found.participation_ratio == pytest.approx(expected.participation_ratio, rel=1e-6)
     assert found.effective_rank == pytest.approx(expected.effective_rank, rel=1e-5)
     log_density = stats.norm.logpdf(x, x.mean(axis=0), x.std(axis=0))
-    assert isotropy.gaussian_bits_per_dim(padded) == pytest.approx(-np.mean(log_density) / np.log(2))
+    assert isotropy.gaussian_bits_per_dim(padded) == pytest.approx(
+        -np.mean(log_density) / np.log(2)
+    )
     assert all(np.all(np.isfinite(value)) for value in vars(found).values())
 
 

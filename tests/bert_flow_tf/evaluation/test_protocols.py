@@ -21,20 +21,30 @@ def task(*subsets, metric="spearman"):
 
 
 def test_scores_are_of_sub_sets_by_size_and_of_all():
-    # Spearman is 1 on the four pairs and -1 on the two; ranked together, rho = 1 - 6 * sum(d^2) / (n (n^2 - 1)).
+    # Spearman is 1 on the four pairs and -1 on the two; ranked together, rho = 1 - 6 * sum(d^2) /
+    # (n (n^2 - 1)).
     four, two = subset("four", [1, 2, 3, 4]), subset("two", [5, 6])
     result = score_task(task(four, two), [np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.6, 0.5])])
     expected = {"wmean": (4 * 1 + 2 * -1) / 6, "mean": 0, "all": 1 - 6 * 2 / (6 * 35)}
-    assert result.by_protocol == pytest.approx(expected) and result.by_metric["pearson"].keys() == expected.keys()
-    assert {name: (one.pairs, one.by_metric["spearman"]) for name, one in result.subsets.items()} == {
+    assert (
+        result.by_protocol == pytest.approx(expected)
+        and result.by_metric["pearson"].keys() == expected.keys()
+    )
+    assert {
+        name: (one.pairs, one.by_metric["spearman"]) for name, one in result.subsets.items()
+    } == {
         "four": (4, pytest.approx(1)),
         "two": (2, pytest.approx(-1)),
     }
     described = ("STS-12", "spearman", "test", "STS/STS12-en-test", 6)
     assert (result.title, result.metric, result.split, result.source, result.pairs) == described
     alone = score_task(task(four), [np.array([0.1, 0.2, 0.4, 0.3])])
-    assert alone.by_metric == {name: {"all": one} for name, one in alone.subsets["four"].by_metric.items()}
-    result = score_task(task(subset("qnli", [1, 0, 1, 0]), metric="auc"), [np.array([0.9, 0.1, 0.4, 0.5])])
+    assert alone.by_metric == {
+        name: {"all": one} for name, one in alone.subsets["four"].by_metric.items()
+    }
+    result = score_task(
+        task(subset("qnli", [1, 0, 1, 0]), metric="auc"), [np.array([0.9, 0.1, 0.4, 0.5])]
+    )
     # Three of the four pairs of a 1 and a 0 are in order.
     assert result.by_metric == {"auc": {"all": 0.75}}
 
@@ -46,7 +56,9 @@ def test_cosine_is_within_one_and_ignores_lengths(n, width, scale, seed):
     found = cosines(a, b, "here")
     assert found.dtype == np.float64
     assert np.abs(found).max() <= 1 + 1e-12
-    np.testing.assert_allclose(cosines(a.astype(np.float64) * scale, b, "here"), found, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        cosines(a.astype(np.float64) * scale, b, "here"), found, rtol=0, atol=1e-12
+    )
     # To the bit: pairs of like sentences are ties, whichever they are.
     np.testing.assert_array_equal(cosines(a, a, "here"), 1)
 

@@ -61,19 +61,34 @@ def test_directions_do_not_depend_on_the_number_of_rows():
     rng = np.random.default_rng(0)
     for n in (100, 400, 3000):
         assert directions(rng.normal(size=(n, 50))) == pytest.approx(50, rel=0.05)
-        assert directions(rng.normal(size=(n, 50)) * np.where(np.arange(50) < 5, 1, 1e-3)) == pytest.approx(5, rel=0.1)
+        assert directions(
+            rng.normal(size=(n, 50)) * np.where(np.arange(50) < 5, 1, 1e-3)
+        ) == pytest.approx(5, rel=0.1)
     assert directions(np.eye(4)) == 4
 
 
 def test_judge_measures_the_change_on_labelled_pairs():
     scores = np.arange(40.0)
-    # The angle of a pair grows as its score falls, but for a third channel that hides it before the calibration.
-    b = np.stack([np.cos(scores / 40), -np.sin(scores / 40), np.random.default_rng(0).normal(0, 9, 40)], 1)
+    # The angle of a pair grows as its score falls, but for a third channel that hides it before the
+    # calibration.
+    b = np.stack(
+        [np.cos(scores / 40), -np.sin(scores / 40), np.random.default_rng(0).normal(0, 9, 40)], 1
+    )
     sides = {"a": np.tile([1.0, 0, 0], (40, 1)), "b": b}
-    found = judge(lambda names: sides[names[0]], lambda u: u * [1, 1, 0], ["a"] * 40, ["b"] * 40, -scores)
-    assert found.after == pytest.approx(1) and found.before < 0.5 and found.claim == "helps" and found.pairs == 40
+    found = judge(
+        lambda names: sides[names[0]], lambda u: u * [1, 1, 0], ["a"] * 40, ["b"] * 40, -scores
+    )
+    assert (
+        found.after == pytest.approx(1)
+        and found.before < 0.5
+        and found.claim == "helps"
+        and found.pairs == 40
+    )
     assert found.low < found.after - found.before < found.high
-    for b, scores, message in ((["a1"], [1, 2], "2 and 1 sentences"), (["b1"] * 2, [1, 1], "[1] as scores")):
+    for b, scores, message in (
+        (["a1"], [1, 2], "2 and 1 sentences"),
+        (["b1"] * 2, [1, 1], "[1] as scores"),
+    ):
         with user_error(f"pairs: found {message}"):
             check_pairs(["a1", "a2"], b, scores)
     found = judge(embed, np.copy, ["a1", "a2"], ["a1", "a2"], [1, 2])

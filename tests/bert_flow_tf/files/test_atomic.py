@@ -24,7 +24,9 @@ from bert_flow_tf.files.atomic import (
 )
 from tests.refusals import small_disk, user_error
 
-MODEL = FolderKind("a model", "model.json", ("model.json", "*.npz"), lambda path: path.read_text() == "ours")
+MODEL = FolderKind(
+    "a model", "model.json", ("model.json", "*.npz"), lambda path: path.read_text() == "ours"
+)
 
 
 def model_folder(path, **options):
@@ -109,7 +111,11 @@ def test_nobody_writes_between_an_outputs_check_and_its_folder(tmp_path, monkeyp
     ],
 )
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, new, write):
-    with user_error(f"{tmp_path / 'a'}: no space left"), small_disk(2_000), new(tmp_path / "a") as part:
+    with (
+        user_error(f"{tmp_path / 'a'}: no space left"),
+        small_disk(2_000),
+        new(tmp_path / "a") as part,
+    ):
         write(part)
     assert list(tmp_path.iterdir()) == []
 
@@ -119,7 +125,9 @@ def test_an_output_that_may_not_be_written_is_named(tmp_path):
     file.write_text("")
     folder.mkdir()
     for output, path in ((output_file, file), (model_folder, folder)):
-        assert output(os.fspath(new), overwrite=False) == new and output(path, overwrite=True) == path
+        assert (
+            output(os.fspath(new), overwrite=False) == new and output(path, overwrite=True) == path
+        )
         for flag, wanted in ((None, "overwrite=True"), ("--out=x", "--overwrite")):
             with user_error(f"{flag or path}: exists", wanted):
                 output(path, overwrite=False, flag=flag)

@@ -23,7 +23,9 @@ def test_parquet_has_sentence_and_embedding(tmp_path):
     write(tmp_path / "e.parquet", "parquet")
     table = pyarrow.parquet.read_table(tmp_path / "e.parquet")
     assert table.column("sentence").to_pylist() == SENTENCES
-    np.testing.assert_array_equal(np.array(table.column("embedding").to_pylist(), np.float32), EMBEDDINGS)
+    np.testing.assert_array_equal(
+        np.array(table.column("embedding").to_pylist(), np.float32), EMBEDDINGS
+    )
 
 
 def test_npy_is_one_array_also_on_standard_output(monkeypatch, tmp_path):
@@ -31,7 +33,9 @@ def test_npy_is_one_array_also_on_standard_output(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdout", stdout)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     write("-", "npy")
-    np.testing.assert_array_equal(np.load(io.BytesIO(stdout.buffer.getvalue())), EMBEDDINGS, strict=True)
+    np.testing.assert_array_equal(
+        np.load(io.BytesIO(stdout.buffer.getvalue())), EMBEDDINGS, strict=True
+    )
     # It is kept in a temporary file until then, for which there may be no room.
     writing = embedding_writer("-", file_format="npy", width=4)
     with user_error(str(tmp_path), "no space left"), small_disk(5_000), writing as writer:

@@ -27,7 +27,9 @@ OTHERS = ["one", "two", "three", "four"]
 def files(tmp_path):
     """A file of each format with the columns `sentence` and `other`."""
     # Some programs begin a file with a byte order mark.
-    (tmp_path / "s.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8-sig")
+    (tmp_path / "s.txt").write_text(
+        "".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8-sig"
+    )
     rows = list(zip(SENTENCES, OTHERS, strict=True))
     lines = ["sentence\tother", *("\t".join(row) for row in rows)]
     (tmp_path / "s.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
@@ -55,7 +57,10 @@ def test_sentences_and_columns_come_as_they_were_written(files, ending, caplog):
         # A number is a column of a file with names too, if the first row has a known name.
         assert list(read_sentences(files[ending], columns=["2"])) == OTHERS
         assert "with sentence, is taken as column names" in caplog.text
-        assert list(read_sentences(files[ending], columns=["2"], no_header=True)) == ["other", *OTHERS]
+        assert list(read_sentences(files[ending], columns=["2"], no_header=True)) == [
+            "other",
+            *OTHERS,
+        ]
         files[ending].write_text(files[ending].read_text().replace("sentence", "今天天气很好"))
         assert list(read_sentences(files[ending], columns=["2"])) == ["other", *OTHERS]
         files[ending].write_text(files[ending].read_text().replace("今天天气很好", "other"))
@@ -66,12 +71,19 @@ def test_sentences_and_columns_come_as_they_were_written(files, ending, caplog):
 def test_quotes_in_csv_hold_commas_newlines_and_quotes(tmp_path):
     text = 'id,sentence\r\n1,"A boat, say."\r\n\r\n2,"two\nlines, a ""quote"""\n3,""\n4,open'
     (tmp_path / "s.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))
-    assert list(read_sentences(tmp_path / "s.csv.gz")) == ["A boat, say.", 'two\nlines, a "quote"', "", "open"]
+    assert list(read_sentences(tmp_path / "s.csv.gz")) == [
+        "A boat, say.",
+        'two\nlines, a "quote"',
+        "",
+        "open",
+    ]
 
 
 @pytest.mark.parametrize("ending", [".txt", ".parquet"])
 def test_standard_input_is_read(files, ending, monkeypatch):
-    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(files[ending].read_bytes())))
+    monkeypatch.setattr(
+        "sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(files[ending].read_bytes()))
+    )
     file_format = sentence_files.INPUT_FORMATS[ending] if ending != ".txt" else None
     assert list(read_sentences("-", file_format=file_format)) == SENTENCES
 
@@ -86,8 +98,12 @@ def test_file_is_read_in_batches(tmp_path, monkeypatch):
 
 
 def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
-    (tmp_path / "n.jsonl").write_text("".join(f'{{"n": {i}, "sentence": "w{i}"}}\n' for i in range(5)))
-    tables = list(read_tables(tmp_path / "n.jsonl", file_format="jsonl", column=None, kept=["n"], rows=2))
+    (tmp_path / "n.jsonl").write_text(
+        "".join(f'{{"n": {i}, "sentence": "w{i}"}}\n' for i in range(5))
+    )
+    tables = list(
+        read_tables(tmp_path / "n.jsonl", file_format="jsonl", column=None, kept=["n"], rows=2)
+    )
     assert [sentences for sentences, _ in tables] == [["w0", "w1"], ["w2", "w3"], ["w4"]]
     assert [table.to_pydict() for _, table in tables] == [{"n": [0, 1]}, {"n": [2, 3]}, {"n": [4]}]
 
@@ -95,24 +111,54 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "columns", "found"),
     [
-        ("s.txt", b"good\nb\xffd\n", None, ["s.txt, line 2: found the bytes b'\\xffd\\n', which are not utf-8"]),
+        (
+            "s.txt",
+            b"good\nb\xffd\n",
+            None,
+            ["s.txt, line 2: found the bytes b'\\xffd\\n', which are not utf-8"],
+        ),
         ("s.txt", b"good\n", ["other"], ["columns sentence, not other"]),
-        ("s.tsv", b"a\tsentenc\n1\t2\n", None, ["found the columns a, sentenc; ", "did you mean sentenc?"]),
-        ("s.txt", "two\nlines\n".encode("utf-16-le"), None, ["NUL", "UTF-8, or UTF-16 with a mark"]),
+        (
+            "s.tsv",
+            b"a\tsentenc\n1\t2\n",
+            None,
+            ["found the columns a, sentenc; ", "did you mean sentenc?"],
+        ),
+        (
+            "s.txt",
+            "two\nlines\n".encode("utf-16-le"),
+            None,
+            ["NUL", "UTF-8, or UTF-16 with a mark"],
+        ),
         ("s.txt", "two\nlines\n".encode("utf-32"), None, ["NUL", "UTF-8, or UTF-16 with a mark"]),
         ("s.tsv", b"a\tsentence\n1\n", None, ["'1'", "2"]),
         ("s.csv", b"", None, []),
-        ("s.csv", b"id,text\n1,2\n", None, ["found the columns id, text; choose with --column text"]),
+        (
+            "s.csv",
+            b"id,text\n1,2\n",
+            None,
+            ["found the columns id, text; choose with --column text"],
+        ),
         ("s.csv", b"a,b\n1,2\n", ["3"], ["found 2 columns, not 3"]),
         ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, ["Row #3", "Hello, world,3"]),
-        ("s.jsonl", b'{"sentence": "a"}\n{"text": "x"}\n', None, ["line 2: found the columns text; choose with"]),
+        (
+            "s.jsonl",
+            b'{"sentence": "a"}\n{"text": "x"}\n',
+            None,
+            ["line 2: found the columns text; choose with"],
+        ),
         ("s.jsonl", b'{"sentence": "a\\ud800"}\n', None, ["line 1: cannot be read", "surrogates"]),
         ("s.jsonl", b'{"sentence": 3}\n', None, ["line 1: sentence: found 3, expected a string"]),
         ("s.jsonl", b'[{"sentence": "a"}]', None, ["line 1: cannot be read as a JSON object"]),
         ("s.parquet", b"no parquet", None, ["cannot be read"]),
         ("s.parquet", pyarrow.array(["a", None]), None, [", row 2: sentence"]),
         ("s.parquet", pyarrow.array([1]), None, ["sentence: found int64"]),
-        ("s.parquet", pyarrow.array([b"caf\xe9"]).cast(pyarrow.string(), safe=False), None, ["cannot be read"]),
+        (
+            "s.parquet",
+            pyarrow.array([b"caf\xe9"]).cast(pyarrow.string(), safe=False),
+            None,
+            ["cannot be read"],
+        ),
         ("s.doc", b"", None, ["'.doc'", ".parquet"]),
         ("s.txt", None, None, ["no such file"]),
     ],
@@ -183,7 +229,9 @@ def test_kept_values_of_json_keep_their_types_or_become_text(tmp_path, monkeypat
 def test_kept_bytes_of_parquet_stay_bytes(tmp_path):
     table = pyarrow.table({"sentence": [b"a"], "raw": [b"\xff"]})
     pyarrow.parquet.write_table(table, tmp_path / "s.parquet")
-    ((sentences, kept),) = read_tables(tmp_path / "s.parquet", file_format="parquet", column=None, kept=["raw"], rows=9)
+    ((sentences, kept),) = read_tables(
+        tmp_path / "s.parquet", file_format="parquet", column=None, kept=["raw"], rows=9
+    )
     assert (sentences, kept.column("raw").to_pylist()) == (["a"], [b"\xff"])
 
 
@@ -194,7 +242,9 @@ def test_quotes_in_tsv_are_noticed(tmp_path, caplog):
     with user_error("expected 2 or more fields"):
         list(read_sentences(tmp_path / "s.tsv"))
     assert "looks quoted" in caplog.text and "--input_format csv" in caplog.text
-    assert list(read_sentences(tmp_path / "s.tsv", file_format="csv")) == [text for _, text in rows[1:]]
+    assert list(read_sentences(tmp_path / "s.tsv", file_format="csv")) == [
+        text for _, text in rows[1:]
+    ]
     caplog.clear()
     (tmp_path / "s.tsv").write_text('sentence\n"Yes," she said.\n')
     assert list(read_sentences(tmp_path / "s.tsv")) == ['"Yes," she said.'] and not caplog.text
@@ -202,11 +252,19 @@ def test_quotes_in_tsv_are_noticed(tmp_path, caplog):
     list(read_sentences(tmp_path / "s.csv"))
     (tmp_path / "s.txt").write_bytes(b"one\rtwo")
     assert list(read_sentences(tmp_path / "s.txt")) == ["one\rtwo"]
-    assert "CSV doubles the quotes" in caplog.text and "line 1 holds carriage returns" in caplog.text
+    assert (
+        "CSV doubles the quotes" in caplog.text and "line 1 holds carriage returns" in caplog.text
+    )
 
 
 def test_a_folder_means_its_data_files(tmp_path, caplog):
-    for name, text in {"_SUCCESS": "", "part-1.txt": "b\n", "part-0.txt": "a\n", "part-2.txt": "", ".crc": "x"}.items():
+    for name, text in {
+        "_SUCCESS": "",
+        "part-1.txt": "b\n",
+        "part-0.txt": "a\n",
+        "part-2.txt": "",
+        ".crc": "x",
+    }.items():
         (tmp_path / name).write_text(text)
     names = [str(tmp_path / f"part-{i}.txt") for i in range(2)]
     for given in (tmp_path, tmp_path / "*"):
@@ -226,7 +284,10 @@ def test_a_pattern_of_an_address_gives_the_files(files):
             assert list(read_sentences(address)) == SENTENCES
     finally:
         system.rm("/patterns", recursive=True)
-    for pattern, problem in (("memory:///patterns/*.jsonl", "no such file"), ("s9://b/*.txt", "cannot be read")):
+    for pattern, problem in (
+        ("memory:///patterns/*.jsonl", "no such file"),
+        ("s9://b/*.txt", "cannot be read"),
+    ):
         with user_error(f"{pattern}: {problem}"):
             input_files(pattern)
 
@@ -234,9 +295,14 @@ def test_a_pattern_of_an_address_gives_the_files(files):
 def test_addresses_that_cannot_be_used_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.txt").write_text("w1\n")
-    for address, out, found in (("s9://b/x.txt", "e.npy", "s9://b/x.txt"), ("x.txt", "s3://b/e.npy", "s3://b/e.npy")):
+    for address, out, found in (
+        ("s9://b/x.txt", "e.npy", "s9://b/x.txt"),
+        ("x.txt", "s3://b/e.npy", "s3://b/e.npy"),
+    ):
         arguments = ("encode", "--bert_hub", "demo", "--input", address, "--out", out)
-        assert refused(*arguments, unchanged=tmp_path).removeprefix("--out=").startswith(f"{found}: ")
+        assert (
+            refused(*arguments, unchanged=tmp_path).removeprefix("--out=").startswith(f"{found}: ")
+        )
 
 
 def test_a_pipe_is_read(tmp_path):

@@ -50,11 +50,20 @@ def wheel(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     path = tmp_path / "index" / "tiny-0.1-py3-none-any.whl"
     path.parent.mkdir()
-    for name, value in (("CONFIG_FILE", "/dev/null"), ("NO_INDEX", "1"), ("FIND_LINKS", str(path.parent))):
+    for name, value in (
+        ("CONFIG_FILE", "/dev/null"),
+        ("NO_INDEX", "1"),
+        ("FIND_LINKS", str(path.parent)),
+    ):
         monkeypatch.setenv(f"PIP_{name}", value)
     with zipfile.ZipFile(path, "w") as opened:
-        opened.writestr("tiny-0.1.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 0.1\n")
-        opened.writestr("tiny-0.1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        opened.writestr(
+            "tiny-0.1.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 0.1\n"
+        )
+        opened.writestr(
+            "tiny-0.1.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         opened.writestr("tiny-0.1.dist-info/RECORD", "")
     return path
 
@@ -66,7 +75,12 @@ def test_a_download_is_announced_and_removed_after_the_block(wheel, tmp_path, ca
     out, said = capsys.readouterr()
     assert out == "" and said.startswith("downloading demo (tiny==0.1 ") and said.count("\n") == 1
     assert "83.5 MB" in said and f"{tmp_path / 'place'}\n" in said
-    problem = ("demo: tiny==0.1 cannot be downloaded (", digest, f"expected {'0' * 64}", "do without")
+    problem = (
+        "demo: tiny==0.1 cannot be downloaded (",
+        digest,
+        f"expected {'0' * 64}",
+        "do without",
+    )
     with user_error(*problem), downloaded("tiny==0.1", "0" * 64, tmp_path / "place", **_WANTED):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
@@ -84,7 +98,9 @@ with locked(place), downloaded("tiny==0.1", sys.argv[1], place, size=1, what="",
 
 def test_nothing_is_left_of_a_killed_process_and_a_full_disk(wheel, tmp_path):
     place, digest = tmp_path / "place", file_digest(wheel)
-    done = subprocess.run([sys.executable, "-c", KILLED, digest, place], env=os.environ, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, digest, place], env=os.environ, check=False
+    )
     assert done.returncode == -signal.SIGKILL and len(list(tmp_path.rglob(wheel.name))) == 2
     with (
         user_error("no space left"),

@@ -36,13 +36,17 @@ def model(tiny_source, golden):
 def test_loss_and_gradients_are_those_of_transformers(model, golden):
     ids, mask = (tf.constant(golden[f"{name}_0"], tf.int32) for name in ("ids", "mask"))
     inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
-    loss, gradients = tf.function(model.loss_and_gradients)(inputs, tf.constant(golden["labels_0"], tf.int32))
+    loss, gradients = tf.function(model.loss_and_gradients)(
+        inputs, tf.constant(golden["labels_0"], tf.int32)
+    )
     assert float(loss) == pytest.approx(float(golden["loss"]), abs=1e-5)
     found = {
         v.name.removesuffix(":0"): tf.convert_to_tensor(gradient).numpy()
         for v, gradient in zip(model.learned_variables, gradients, strict=True)
     }
-    expected = {f"cls/predictions/{ours}": f"cls.predictions.{theirs}" for ours, (_, theirs) in HEAD.items()}
+    expected = {
+        f"cls/predictions/{ours}": f"cls.predictions.{theirs}" for ours, (_, theirs) in HEAD.items()
+    }
     names = [name for name in model.encoder.variables_by_name if "pooler" not in name]
     expected |= {name: f"bert.{hugging_face_name(name)}" for name in names}
     assert found.keys() == expected.keys()
@@ -53,7 +57,9 @@ def test_loss_and_gradients_are_those_of_transformers(model, golden):
 
 
 def test_the_heads_norm_and_biases_do_not_decay(model):
-    assert [name for name in model.head_variables if decays(name)] == ["cls/predictions/transform/dense/kernel"]
+    assert [name for name in model.head_variables if decays(name)] == [
+        "cls/predictions/transform/dense/kernel"
+    ]
 
 
 def test_a_batch_without_a_predicted_piece_has_no_loss(model):

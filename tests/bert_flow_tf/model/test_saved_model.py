@@ -49,7 +49,13 @@ def test_saved_model_gives_the_same_bits_without_its_encoder(model, copy, monkey
 
 def test_card_and_configuration_say_what_it_is(saved, caplog):
     card, config = (saved / "README.md").read_text(), (saved / "bert_flow.json").read_text()
-    for said in ("library_name: bert-flow-tf\n", "\n# my model\n", "tiny bert", "`avg-last-2`", "| sentences | 16 |"):
+    for said in (
+        "library_name: bert-flow-tf\n",
+        "\n# my model\n",
+        "tiny bert",
+        "`avg-last-2`",
+        "| sentences | 16 |",
+    ):
         assert said in card, said
     assert str(saved.parents[1]) not in card + config
     assert json.loads(config)["model"]["flow"]["training"]["settings"]["learning_rate"] == 0.01

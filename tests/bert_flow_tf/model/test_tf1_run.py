@@ -40,7 +40,8 @@ def begin_folder(golden_dir, folder):
     folder.mkdir()
     for name in ("bert_config.json", "vocab.txt"):
         shutil.copy(golden_dir / "bert_tiny" / name, folder)
-    (folder / "config.json").write_text('{"model_type": "bert"}')  # Hugging Face's file is no run's.
+    # Hugging Face's file is no run's.
+    (folder / "config.json").write_text('{"model_type": "bert"}')
     return folder
 
 
@@ -50,8 +51,12 @@ def workplace(golden_dir, tmp_path_factory, arrays, write_tf1_checkpoint):
     folder = tmp_path_factory.mktemp("workplace")
     small_runs.small_flow_file(folder)
     weights = [name for name, value in arrays.items() if value.ndim and "invertible" not in name]
-    moments = {f"{name}/adam_{kind}": np.zeros_like(arrays[name]) for name in weights for kind in "mv"}
-    write_tf1_checkpoint(begin_folder(golden_dir, folder / "tf1") / "model.ckpt-7", arrays | moments)
+    moments = {
+        f"{name}/adam_{kind}": np.zeros_like(arrays[name]) for name in weights for kind in "mv"
+    }
+    write_tf1_checkpoint(
+        begin_folder(golden_dir, folder / "tf1") / "model.ckpt-7", arrays | moments
+    )
     assert succeeds("convert", *flags(folder)) == f"written: {folder / 'run'}\n"
     return folder
 
@@ -81,8 +86,12 @@ def test_conversion_to_tf1_and_back_keeps_all_bits(workplace, arrays, tmp_path):
     assert (tf1 / "vocab.txt").read_bytes() == (workplace / "tf1" / "vocab.txt").read_bytes()
     assert json.loads((tf1 / "bert_config.json").read_text())["hidden_act"] == "gelu"
     succeeds("convert", *flags(workplace, tf1_flow=tf1, out=tmp_path / "run"))
-    assert not any(key.startswith("encoder") for key in small_runs.checkpoint_variables(tmp_path / "run"))
-    embeddings = [BertFlow.load(folder / "run").encode(SENTENCES) for folder in (workplace, tmp_path)]
+    assert not any(
+        key.startswith("encoder") for key in small_runs.checkpoint_variables(tmp_path / "run")
+    )
+    embeddings = [
+        BertFlow.load(folder / "run").encode(SENTENCES) for folder in (workplace, tmp_path)
+    ]
     np.testing.assert_array_equal(*embeddings)
 
 
@@ -101,16 +110,30 @@ def test_what_does_not_fit_is_named_and_leaves_nothing(
     tf1 = begin_folder(golden_dir, tmp_path / "tf1")
     held = {name: value for name, value in arrays.items() if re.match(pattern, name)}
     write_tf1_checkpoint(tf1 / "model.ckpt-7", held)
-    assert found in refused("convert", *flags(workplace, tf1_flow=tf1, out=tmp_path / "run", **changes))
+    assert found in refused(
+        "convert", *flags(workplace, tf1_flow=tf1, out=tmp_path / "run", **changes)
+    )
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.differs("checkpoint of the original")
-def test_the_original_command_line_predicts_with_the_run_alone(workplace, arrays, write_tf1_checkpoint, tmp_path):
+def test_the_original_command_line_predicts_with_the_run_alone(
+    workplace, arrays, write_tf1_checkpoint, tmp_path
+):
     data = small_runs.write_stsb(workplace / "STS-B")
     line = (
-        *("--task_name=STS-B", f"--data_dir={data}", "--do_predict=true", f"--output_parent_dir={tmp_path}"),
-        *("--sentence_embedding_type=avg-last-2", "--flow=1", "--max_seq_length=8", "--num_examples=0"),
+        *(
+            "--task_name=STS-B",
+            f"--data_dir={data}",
+            "--do_predict=true",
+            f"--output_parent_dir={tmp_path}",
+        ),
+        *(
+            "--sentence_embedding_type=avg-last-2",
+            "--flow=1",
+            "--max_seq_length=8",
+            "--num_examples=0",
+        ),
         f"--flow_model_config={workplace / 'small_flow.json'}",
     )
     run_dir = shutil.copytree(workplace / "run", tmp_path / "run")
@@ -124,11 +147,16 @@ def test_the_original_command_line_predicts_with_the_run_alone(workplace, arrays
     (tmp_path / "tf1").mkdir()
     write_tf1_checkpoint(tmp_path / "tf1" / "model.ckpt-7", arrays)
     status, stderr = small_runs.main(*line, "--exp_name=tf1", "--bert_hub=demo")
-    assert status == 2 and "model.ckpt-7: found a checkpoint without the config.json of a run" in stderr
+    assert (
+        status == 2
+        and "model.ckpt-7: found a checkpoint without the config.json of a run" in stderr
+    )
 
 
 def test_training_begins_with_the_checkpoints_weights(workplace, arrays, tiny_source):
-    model = build_model(tiny_source, read_config(workplace / "run").model, num_labels=3, trainable=True)
+    model = build_model(
+        tiny_source, read_config(workplace / "run").model, num_labels=3, trainable=True
+    )
     assert load_init_checkpoint(model, workplace / "tf1") == ["flow", "output_weights"]
     np.testing.assert_array_equal(model.output_weights, arrays["loss/output_weights"])
     for name, value in tf1_variables(model.flow).items():
@@ -143,7 +171,9 @@ def test_nothing_but_a_converted_run_is_overwritten(workplace, tmp_path):
     for config in (None, '{"model_type": "bert"}'):
         run_dir.mkdir(exist_ok=True)
         (run_dir / ("thesis.txt" if config is None else "config.json")).write_text(config or "mine")
-        assert "run: " in refused("convert", *flags(workplace, out=run_dir), "--overwrite", unchanged=run_dir)
+        assert "run: " in refused(
+            "convert", *flags(workplace, out=run_dir), "--overwrite", unchanged=run_dir
+        )
     shutil.rmtree(run_dir)
     back = ("convert", "--run", run_dir, "--to_tf1", "--overwrite", "--out")
     for _ in range(2):

@@ -27,7 +27,9 @@ def root(tmp_path_factory, documented_bert, documented_encoder_dir):
     sample = pathlib.Path(sample_glue_dir())
     for path in sample.rglob("*.?sv"):
         # A file of gold scores has no header.
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[: 40 + (path.suffix == ".tsv")]
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[
+            : 40 + (path.suffix == ".tsv")
+        ]
         copy = root / "glue" / path.relative_to(sample)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text("".join(lines), encoding="utf-8")
@@ -35,7 +37,8 @@ def root(tmp_path_factory, documented_bert, documented_encoder_dir):
     (root / "premodels" / "uncased_L-12_H-768_A-12").symlink_to(documented_bert)
     (root / "small").symlink_to(documented_encoder_dir)
     with pytest.MonkeyPatch.context() as patch:
-        # TensorFlow traces small flows fast, and data-dependent initialisation shows their effect without training.
+        # TensorFlow traces small flows fast, and data-dependent initialisation shows their effect
+        # without training.
         small = {"flow_model_config": small_flow_file(root), "flow_ddi": True}
         patch.setattr(run, "FLOW_FLAGS", run.FLOW_FLAGS | small)
         patch.setattr(effect, "EMBEDDING_TYPES", ("avg",))
@@ -61,11 +64,17 @@ def scores_of(root, folder):
     """(Pearson, Spearman) of a folder's predictions, as printed."""
     gold = np.loadtxt(root / "glue/STS-B/sts-test.csv", delimiter="\t", usecols=4, comments=None)
     cosines = np.loadtxt(folder / "test_results.tsv")
-    return tuple(f"{100 * score(cosines, gold).statistic:.2f}" for score in (stats.pearsonr, stats.spearmanr))
+    return tuple(
+        f"{100 * score(cosines, gold).statistic:.2f}" for score in (stats.pearsonr, stats.spearmanr)
+    )
 
 
 def test_its_table_holds_the_scores_of_its_predictions(root):
-    environ = {"BERT_PREMODELS": str(root / "premodels"), "GLUE_DIR": str(root / "glue"), "RANDOM_SEED": "5"}
+    environ = {
+        "BERT_PREMODELS": str(root / "premodels"),
+        "GLUE_DIR": str(root / "glue"),
+        "RANDOM_SEED": "5",
+    }
     environ |= {"OUTPUT_PARENT_DIR": str(root / "exp")}
     printed = printed_by(run.main, environ)
     said = printed.split("\n\n")[0].splitlines()
@@ -81,31 +90,52 @@ def test_its_table_holds_the_scores_of_its_predictions(root):
     again = printed_by(run.main, environ)
     assert again.count("\n  done before\n") == 6 and table_of(again) == expected
     # `reproduce` reports the rows of the runs that are there.
-    flags = {"bert_premodels": root / "premodels", "glue_dir": root / "glue", "out": root / "exp", "seeds": "5,"}
+    flags = {
+        "bert_premodels": root / "premodels",
+        "glue_dir": root / "glue",
+        "out": root / "exp",
+        "seeds": "5,",
+    }
     arguments = [f"--{name}={value}" for name, value in flags.items()]
     said = succeeds("reproduce", *arguments, "--nli", "--rows=last2avg,flow-target")
     assert said.count("\n  done before\n") == 3
     rows = json.loads((root / "exp" / "reproduction.json").read_text())["tasks"]["stsb"]
-    for name, row in (("last2avg", "STS-B, avg-last-2"), ("flow-target", "STS-B, avg-last-2 + flow")):
-        assert f"{100 * rows[name][0]['scores']['by_metric']['spearman']['all']:.2f}" == expected[row][1]
+    for name, row in (
+        ("last2avg", "STS-B, avg-last-2"),
+        ("flow-target", "STS-B, avg-last-2 + flow"),
+    ):
+        assert (
+            f"{100 * rows[name][0]['scores']['by_metric']['spearman']['all']:.2f}"
+            == expected[row][1]
+        )
 
 
 def test_the_effect_has_scores_and_cosines_and_reruns_nothing(root):
     rng, exp = np.random.default_rng(0), root / "effect"
     for name in ("one.txt", "two.txt"):
-        (root / name).write_text("".join(f"{' '.join(rng.choice(TINY_WORDS[:25], 6))}\n" for _ in range(40)))
-    environ = {"TEXT_FILES": f"{root}/one.txt {root}/two.txt", "STEPS": "4", "OUTPUT_PARENT_DIR": str(exp)}
+        (root / name).write_text(
+            "".join(f"{' '.join(rng.choice(TINY_WORDS[:25], 6))}\n" for _ in range(40))
+        )
+    environ = {
+        "TEXT_FILES": f"{root}/one.txt {root}/two.txt",
+        "STEPS": "4",
+        "OUTPUT_PARENT_DIR": str(exp),
+    }
     environ |= {"BERT_HUB": str(root / "small"), "GLUE_DIR": str(root / "glue")}
     printed = printed_by(effect.main, environ)
     (picture,) = re.findall(r"^written: (.*)$", printed, re.MULTILINE)
     mlm = picture.split("/")[-2]
     assert re.fullmatch(f"{exp}/small_mlm_[0-9a-f]{{8}}/effect.png", picture)
     assert table_of(printed) == {
-        f"{title}, avg{end}": scores_of(root, exp / f"{name}_1234_STS-B_avg{end.replace(' + ', '_')}")
+        f"{title}, avg{end}": scores_of(
+            root, exp / f"{name}_1234_STS-B_avg{end.replace(' + ', '_')}"
+        )
         for title, name in (("before", "small"), ("MLM", mlm))
         for end in ("", " + flow")
     }
-    cosines = re.findall(r"^(?:before|MLM), avg +(-?\d\.\d\d) +(-?\d\.\d\d)$", printed, re.MULTILINE)
+    cosines = re.findall(
+        r"^(?:before|MLM), avg +(-?\d\.\d\d) +(-?\d\.\d\d)$", printed, re.MULTILINE
+    )
     assert len(set(cosines)) == 2
     # The picture has two panels.
     height, width, _ = matplotlib.image.imread(picture).shape
@@ -116,7 +146,10 @@ def test_the_effect_has_scores_and_cosines_and_reruns_nothing(root):
 
 
 def test_a_variable_of_the_effect_that_is_wrong_is_named(tmp_path):
-    for wrong, found in (({"STEPS": "0"}, "STEPS: found '0'"), ({"TEXT_FILES": "none.txt wordnet"}, "none.txt")):
+    for wrong, found in (
+        ({"STEPS": "0"}, "STEPS: found '0'"),
+        ({"TEXT_FILES": "none.txt wordnet"}, "none.txt"),
+    ):
         environ = {"OUTPUT_PARENT_DIR": str(tmp_path), "BERT_HUB": "demo", **wrong}
         assert found in refused_by(lambda arguments, of=environ: effect.main(arguments, of))
     assert not list(tmp_path.iterdir())

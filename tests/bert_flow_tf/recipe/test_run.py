@@ -9,7 +9,15 @@ import sys
 import pytest
 
 from bert_flow_tf.evaluation.protocols import TaskScores
-from bert_flow_tf.recipe.run import Outcome, Stage, main, read_environment, recipe_stages, run_stages, table
+from bert_flow_tf.recipe.run import (
+    Outcome,
+    Stage,
+    main,
+    read_environment,
+    recipe_stages,
+    run_stages,
+    table,
+)
 from bert_flow_tf.results.paper import PRESETS
 from bert_flow_tf.results.records import Scores
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -28,7 +36,10 @@ def variables(tmp_path):
 
 def _stages(variables, **more):
     """Return the settings of each stage but the last, which exports."""
-    return [small_runs.flat(stage.settings) for stage in recipe_stages(read_environment(variables | more))[:-1]]
+    return [
+        small_runs.flat(stage.settings)
+        for stage in recipe_stages(read_environment(variables | more))[:-1]
+    ]
 
 
 def test_stages_and_settings_are_the_originals(variables, tmp_path):
@@ -36,15 +47,36 @@ def test_stages_and_settings_are_the_originals(variables, tmp_path):
     assert [stage["exp_name"] for stage in stages] == _NAMES
     assert all(stage["max_seq_length"] == 64 and stage["seed"] == 1234 for stage in stages)
     nli, plain, flow = stages[0], stages[1], stages[3]
-    expected = {"task_name": "ALLNLI", "num_train_epochs": 1.0, "learning_rate": 2e-5, "train_batch_size": 16}
+    expected = {
+        "task_name": "ALLNLI",
+        "num_train_epochs": 1.0,
+        "learning_rate": 2e-5,
+        "train_batch_size": 16,
+    }
     assert nli.items() >= (expected | {"init_checkpoint": "elsewhere/model.ckpt"}).items()
-    assert plain.items() >= {"flow": 0, "num_examples": 0, "do_predict": True, "do_train": False}.items()
-    expected = {"flow": 1, "flow_loss": 1, "flow_learning_rate": 1e-3, "train_batch_size": 32, "num_examples": 0}
-    assert flow.items() >= (expected | {"use_full_for_training": 1, "flow_model_config": "config_l3_d3_w32"}).items()
+    assert (
+        plain.items()
+        >= {"flow": 0, "num_examples": 0, "do_predict": True, "do_train": False}.items()
+    )
+    expected = {
+        "flow": 1,
+        "flow_loss": 1,
+        "flow_learning_rate": 1e-3,
+        "train_batch_size": 32,
+        "num_examples": 0,
+    }
+    assert (
+        flow.items()
+        >= (
+            expected | {"use_full_for_training": 1, "flow_model_config": "config_l3_d3_w32"}
+        ).items()
+    )
     assert {stage["init_checkpoint"] for stage in stages[1:]} == {str(tmp_path / "exp" / _NAMES[0])}
     # Without NLI, all begin with the given checkpoint.
     stages = _stages(variables, SKIP_NLI="1", INIT_CKPT="elsewhere/model.ckpt")
-    assert {(one["task_name"], one["init_checkpoint"]) for one in stages} == {("STS-B", "elsewhere/model.ckpt")}
+    assert {(one["task_name"], one["init_checkpoint"]) for one in stages} == {
+        ("STS-B", "elsewhere/model.ckpt")
+    }
 
 
 def test_every_row_of_the_paper_trains_what_it_says(variables):
@@ -55,9 +87,9 @@ def test_every_row_of_the_paper_trains_what_it_says(variables):
     for name, preset in PRESETS.items():
         *training, scoring = (small_runs.flat(stage.settings) for stage in recipe.preset(preset))
         pooling = "avg" if name in ("avg", "flow-avg") else "avg-last-2"
-        assert [(run["sentence_embedding_type"], *(run[one] for one in names)) for run in training] == (
-            [(pooling, *learned[name])] if name in learned else []
-        )
+        assert [
+            (run["sentence_embedding_type"], *(run[one] for one in names)) for run in training
+        ] == ([(pooling, *learned[name])] if name in learned else [])
         assert scoring["sentence_embedding_type"] == pooling
         assert (scoring["task_name"], scoring["do_predict"]) == ("STS-B", True)
 
@@ -74,15 +106,32 @@ def test_overwrite_deletes_runs_alone(variables, tmp_path):
 def test_encoders_are_the_originals_trio_or_a_hub_handle(variables, tmp_path):
     folder = tmp_path / "premodels" / "uncased_L-24_H-1024_A-16"
     folder.mkdir(parents=True)
-    recipe = read_environment(variables | {"BERT_NAME": "large", "BERT_PREMODELS": str(folder.parent)})
-    files = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
+    recipe = read_environment(
+        variables | {"BERT_NAME": "large", "BERT_PREMODELS": str(folder.parent)}
+    )
+    files = {
+        "vocab_file": "vocab.txt",
+        "bert_config_file": "bert_config.json",
+        "init_checkpoint": "bert_model.ckpt",
+    }
     (nli,) = recipe.nli()
-    assert vars(nli.settings.model).items() >= {flag: f"{folder}/{name}" for flag, name in files.items()}.items()
+    assert (
+        vars(nli.settings.model).items()
+        >= {flag: f"{folder}/{name}" for flag, name in files.items()}.items()
+    )
     assert nli.settings.exp_name == "nli_large_1234"
     for more, hub, name in (
         ({"BERT_NAME": "large"}, "large", "large"),
-        ({"BERT_HUB": "https://tfhub.dev/g/small_bert/4"}, "https://tfhub.dev/g/small_bert/4", "small_bert_4"),
-        ({"BERT_HUB": "http://here/models/tiny?x=1", "BERT_NAME": "large"}, "http://here/models/tiny?x=1", "tiny"),
+        (
+            {"BERT_HUB": "https://tfhub.dev/g/small_bert/4"},
+            "https://tfhub.dev/g/small_bert/4",
+            "small_bert_4",
+        ),
+        (
+            {"BERT_HUB": "http://here/models/tiny?x=1", "BERT_NAME": "large"},
+            "http://here/models/tiny?x=1",
+            "tiny",
+        ),
     ):
         recipe = read_environment(variables | more)
         assert (recipe.encoder_flags, recipe.encoder_name) == ({"bert_hub": hub}, name)
@@ -109,8 +158,15 @@ def test_table_has_scores_times_100_and_marks_a_fall():
         scores = Scores(made_by=records.MADE_BY, model=records.model(), tasks={"stsb": found})
         return Outcome(Stage(title, None), seconds, scores)
 
-    earlier, plain = Outcome(Stage("NLI fine-tuning", None), None, None), outcome("STS-B, avg", 8.0, 0.82034)
-    for after, change, notes in ((0.815, "-0.53 (falls by 0.53)", 2), (0.816, "-0.43", 0), (0.9, "+7.97", 0)):
+    earlier, plain = (
+        Outcome(Stage("NLI fine-tuning", None), None, None),
+        outcome("STS-B, avg", 8.0, 0.82034),
+    )
+    for after, change, notes in (
+        (0.815, "-0.53 (falls by 0.53)", 2),
+        (0.816, "-0.43", 0),
+        (0.9, "+7.97", 0),
+    ):
         outcomes = [earlier, plain, outcome("STS-B, avg + flow", 4.5, after)]
         lines = [re.split(r" {2,}", line) for line in table(outcomes).to_text().splitlines()]
         assert lines[0] == ["stage", "Pearson", "Spearman", "change", "seconds"]
@@ -121,7 +177,8 @@ def test_table_has_scores_times_100_and_marks_a_fall():
 
 
 @pytest.mark.parametrize(
-    ("module", "script"), [("bert_flow_tf.recipe", "siamese_then_flow"), ("benchmarks.paper_effect", "paper_effect")]
+    ("module", "script"),
+    [("bert_flow_tf.recipe", "siamese_then_flow"), ("benchmarks.paper_effect", "paper_effect")],
 )
 def test_help_needs_no_tensorflow_and_is_that_of_the_script(module, script, tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise AssertionError")
@@ -129,5 +186,8 @@ def test_help_needs_no_tensorflow_and_is_that_of_the_script(module, script, tmp_
     environ = os.environ | {"PYTHONPATH": f"{tmp_path}:{root}"}
     script = root / "run_scripts" / f"{script}.sh"
     commands = ([sys.executable, "-m", module, "-h"], ["bash", script, "--help"])
-    ours, its = (subprocess.run(one, env=environ, capture_output=True, text=True, check=True) for one in commands)
+    ours, its = (
+        subprocess.run(one, env=environ, capture_output=True, text=True, check=True)
+        for one in commands
+    )
     assert ours.stdout == its.stdout != ""

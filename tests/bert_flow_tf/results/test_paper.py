@@ -10,13 +10,20 @@ from bert_flow_tf.results.paper import fine_tuning_of, published_figures, table5
 from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf.records import encoder, flow
 
-NLI_SETTINGS = {"num_train_epochs": 1.0, "learning_rate": 2e-5, "train_batch_size": 16, "max_seq_length": 64}
+NLI_SETTINGS = {
+    "num_train_epochs": 1.0,
+    "learning_rate": 2e-5,
+    "train_batch_size": 16,
+    "max_seq_length": 64,
+}
 NLI_SETTINGS |= {"num_examples": -1, "flow": 0, "dupe_factor": 1, "l2_penalty": -1.0}
 
 
 def nli(task="allnli", pairs=961_725, began_with=None, **settings):
     """The paper's fine-tuning on NLI, but for the changes."""
-    return Training(task=task, pairs=pairs, settings=NLI_SETTINGS | settings, seed=5, began_with=began_with)
+    return Training(
+        task=task, pairs=pairs, settings=NLI_SETTINGS | settings, seed=5, began_with=began_with
+    )
 
 
 BASE, TUNED = encoder("base"), encoder("base", fine_tuning=nli())
@@ -38,7 +45,15 @@ def test_score_meets_its_row_of_the_paper():
         ("BERT-base-flow (target)", 70.72, "STS-B", "test", LAST2, flow("config_l2_d3_w32"), BASE),
         ("BERT-base-flow (target)", 63.48, "STS-12", "test", LAST2, flow(**ON_STS12), BASE),
         ("BERT-base-flow (NLI)", 59.54, "STS-12", "test", LAST2, flow(**NLI_FLOW), BASE),
-        ("BERT-large-NLI-flow (target, train only)", 80.54, "STS-B", "test", LAST2, flow(**ON_TRAIN), LARGE),
+        (
+            "BERT-large-NLI-flow (target, train only)",
+            80.54,
+            "STS-B",
+            "test",
+            LAST2,
+            flow(**ON_TRAIN),
+            LARGE,
+        ),
         ("BERT-base-NLI-flow (target)", 76.17, "QNLI", "dev", LAST2, flow(**ON_QNLI), TUNED),
     ):
         found = published_figures(*score)
@@ -46,7 +61,11 @@ def test_score_meets_its_row_of_the_paper():
 
 
 def test_published_figures_include_tables_8_and_5():
-    assert published_figures("STS-B", "test", LAST2, None, LARGE).seeds == {"mean": 78.07, "std": 1.5, "median": 78.68}
+    assert published_figures("STS-B", "test", LAST2, None, LARGE).seeds == {
+        "mean": 78.07,
+        "std": 1.5,
+        "median": 78.68,
+    }
     assert published_figures("STS-B", "test", LAST2, flow(), LARGE).seeds["mean"] == 81.1
     assert published_figures("STS-B", "test", LAST2, flow(), TUNED).seeds is None
     # Table 5 has the flow of either of the paper's configurations.
@@ -59,7 +78,13 @@ def varied(make, **values):
 
 
 def on_stsb(**change):
-    return {"task": "STS-B", "split": "test", "pooling": LAST2, "flow": flow(), "encoder": TUNED} | change
+    return {
+        "task": "STS-B",
+        "split": "test",
+        "pooling": LAST2,
+        "flow": flow(),
+        "encoder": TUNED,
+    } | change
 
 
 def learned(**change):
@@ -72,20 +97,57 @@ def tuned(**change):
 
 # Each differs in one thing from a score that has a figure.
 ONE_THING = [
-    *varied(tuned, task=["mnli"], pairs=[9840, None], num_train_epochs=[2.0], learning_rate=[5e-5], flow=[1]),
-    *varied(tuned, train_batch_size=[32], num_examples=[500], max_seq_length=[128], dupe_factor=[2], l2_penalty=[0.1]),
-    *varied(on_stsb, encoder=[encoder(None), encoder("base", fine_tuning=Training())], pooling=["cls"]),
+    *varied(
+        tuned,
+        task=["mnli"],
+        pairs=[9840, None],
+        num_train_epochs=[2.0],
+        learning_rate=[5e-5],
+        flow=[1],
+    ),
+    *varied(
+        tuned,
+        train_batch_size=[32],
+        num_examples=[500],
+        max_seq_length=[128],
+        dupe_factor=[2],
+        l2_penalty=[0.1],
+    ),
+    *varied(
+        on_stsb, encoder=[encoder(None), encoder("base", fine_tuning=Training())], pooling=["cls"]
+    ),
     *varied(on_stsb, split=["dev"], task=["SICK-R", "MRPC"]),
-    *varied(learned, config=["config_l2_d3_w16"], task=["sick-r", None], pairs=[5749, None], num_train_epochs=[2.0]),
-    *varied(learned, use_full_for_training=[0], train_batch_size=[16], flow_learning_rate=[1e-4], num_examples=[500]),
-    *varied(learned, dupe_factor=[None], flow_loss=[0], flow_ddi=[True], l2_penalty=[0.1], began_with=[Training()]),
+    *varied(
+        learned,
+        config=["config_l2_d3_w16"],
+        task=["sick-r", None],
+        pairs=[5749, None],
+        num_train_epochs=[2.0],
+    ),
+    *varied(
+        learned,
+        use_full_for_training=[0],
+        train_batch_size=[16],
+        flow_learning_rate=[1e-4],
+        num_examples=[500],
+    ),
+    *varied(
+        learned,
+        dupe_factor=[None],
+        flow_loss=[0],
+        flow_ddi=[True],
+        l2_penalty=[0.1],
+        began_with=[Training()],
+    ),
     on_stsb(flow=replace(flow(), training=Training())),
 ]
 
 
 def test_score_that_differs_in_one_thing_has_no_figure():
     assert published_figures(**on_stsb()).paper == 81.03
-    assert [score for score in ONE_THING if published_figures(**score)[1:] != (None, None, ())] == []
+    assert [
+        score for score in ONE_THING if published_figures(**score)[1:] != (None, None, ())
+    ] == []
 
 
 DEMO = {"encoder": encoder("demo"), "pooling": "cls"}
@@ -119,14 +181,21 @@ def test_fine_tuning_is_the_papers_another_or_unknown():
 
 
 def test_every_run_of_the_original_is_the_references(reference_data):
-    reference = json.loads((reference_data / "reference" / "tf1_runs.json").read_text())["sts_b_test"]
+    reference = json.loads((reference_data / "reference" / "tf1_runs.json").read_text())[
+        "sts_b_test"
+    ]
     paper = importlib.resources.files("bert_flow_tf.results").joinpath("paper.json")
     runs = json.loads(paper.read_text("utf-8"))["original"]["runs"]
     assert len(runs) == len(reference) == 17
     for ours, theirs in zip(runs, reference, strict=True):
         config = theirs.get("flow_model_config", "config_l3_d3_w32") if theirs["flow"] else None
-        assert (ours["sentence_embedding_type"], ours["flow_model_config"]) == (theirs["embedding"], config)
+        assert (ours["sentence_embedding_type"], ours["flow_model_config"]) == (
+            theirs["embedding"],
+            config,
+        )
         assert [ours[key] for key in ("seed", "pearson", "spearman")] == [
             theirs.get(key) for key in ("seed", "pearson", "spearman")
         ]
-        assert (ours["changed"] is None) == ("note" not in theirs or "the same command" in theirs["note"])
+        assert (ours["changed"] is None) == (
+            "note" not in theirs or "the same command" in theirs["note"]
+        )

@@ -20,7 +20,9 @@ def results(tmp_path):
     (tmp_path / "export").mkdir()
     (tmp_path / ".a.json.part.json").write_text("{")
     write(tmp_path / "other.json", {"rows": 3})
-    predicted = Predictions(made_by=records.MADE_BY, model=records.model(), task="sts-b", splits=["test"], pairs=3)
+    predicted = Predictions(
+        made_by=records.MADE_BY, model=records.model(), task="sts-b", splits=["test"], pairs=3
+    )
     write(tmp_path / "test_results.json", predicted)
     return tmp_path
 
@@ -53,7 +55,11 @@ def test_a_path_without_results_is_named(results):
 
 
 def test_a_broken_or_older_file_is_named(results):
-    for text in ("{", '{"kind": "scores", "format_version": 1}', '{"kind": "scores", "format_version": 2}'):
+    for text in (
+        "{",
+        '{"kind": "scores", "format_version": 1}',
+        '{"kind": "scores", "format_version": 2}',
+    ):
         (results / "demo.json").write_text(text)
         with user_error("demo.json: "):
             find_sources([results])

@@ -5,7 +5,10 @@ from bert_flow_tf.results.table import Table, number
 
 def test_text_is_left_aligned_and_numbers_right_aligned():
     spread = number(81, spread=2.645, note="n = 3")
-    rows = [("STS-B", number(1379, 0), spread, number(0.541, sign="+")), ("all", number(12, 0), number(-0.5), None)]
+    rows = [
+        ("STS-B", number(1379, 0), spread, number(0.541, sign="+")),
+        ("all", number(12, 0), number(-0.5), None),
+    ]
     table = Table(("task", "pairs", "score", "Δ"), rows, title="Scores", notes=["n: seeds"])
     assert table.to_text().splitlines() == [
         "Scores",

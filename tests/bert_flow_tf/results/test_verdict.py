@@ -17,9 +17,17 @@ def verification(*deviations, failed=(), not_run=()):
 
 def row(ours, original=(), paper=None, **of_model):
     published = Published("BERT-base", paper, None, tuple(original))
-    of_task = {"task": "STS-B", "split": "test", "metric": "spearman", "protocol": None, "pairs": 1379}
+    of_task = {
+        "task": "STS-B",
+        "split": "test",
+        "metric": "spearman",
+        "protocol": None,
+        "pairs": 1379,
+    }
     model = records.model(pooling="avg", **of_model)
-    return ScoreRow(name="run", model=model, seeds=[], **of_task, values_x100=ours, published=published)
+    return ScoreRow(
+        name="run", model=model, seeds=[], **of_task, values_x100=ours, published=published
+    )
 
 
 def claim_of(name, scores):
@@ -44,17 +52,30 @@ def test_a_group_stands_with_the_deviation_nearest_its_limit():
         Claim("flow", "✓", "1e-06", "2e-06", "tests: z (worst of 2)"),
         Claim("tokenizer", "✓", "0e+00", "0e+00", "tests: strings"),
     ]
-    assert [(claim.mark, claim.evidence) for claim in claims[2:4]] == [("✗", "test_x"), ("–", "no data")]
+    assert [(claim.mark, claim.evidence) for claim in claims[2:4]] == [
+        ("✗", "test_x"),
+        ("–", "no data"),
+    ]
     for found, limit, said in ((3e-6, 2e-6, "3e-06"), (1, 0, "1e+00"), (None, 2e-6, "not finite")):
-        claim, *_ = verdict([verification(("flow, z", found, limit), ("flow, loss", 1e-5, 1e-5))], [])
+        claim, *_ = verdict(
+            [verification(("flow, z", found, limit), ("flow, loss", 1e-5, 1e-5))], []
+        )
         assert (claim.mark, claim.evidence, claim.deviation) == ("✗", "tests: z (worst of 2)", said)
 
 
 def test_scores_without_flow_differ_by_rounding_alone():
     for ours, mark in {82.04: "✓", 82.01: "✓", 82.07: "✗", 81.99: "✗"}.items():
-        assert claim_of("scores without flow", [row([82.03], [82.03]), row([ours], [82.03])]).mark == mark
+        assert (
+            claim_of("scores without flow", [row([82.03], [82.03]), row([ours], [82.03])]).mark
+            == mark
+        )
     for paper, mark in {59.5: "≈", 61.0: "✗"}.items():
-        assert claim_of("the paper's rows", [row([59.04], paper=59.04), row([59.04], paper=paper)]).mark == mark
+        assert (
+            claim_of(
+                "the paper's rows", [row([59.04], paper=59.04), row([59.04], paper=paper)]
+            ).mark
+            == mark
+        )
 
 
 @pytest.mark.parametrize(
@@ -70,14 +91,23 @@ def test_scores_without_flow_differ_by_rounding_alone():
 def test_scores_over_seeds_are_compared_as_distributions(ours, theirs, mark, limit):
     plain, flow = row([82.03], [82.03]), row(ours, theirs, flow=records.flow())
     claim = claim_of("scores with flow, avg", [flow, plain])
-    assert (claim.mark, claim.limit) == (mark, limit) and f"over {len(ours)} seeds, expected" in claim.evidence
+    assert (claim.mark, claim.limit) == (
+        mark,
+        limit,
+    ) and f"over {len(ours)} seeds, expected" in claim.evidence
     assert claim_of("scores without flow", [flow, plain]).mark == "✓"
 
 
 def test_every_row_with_a_flow_is_judged():
     theirs, flow = (80.3, 80.1, 80.5), records.flow()
-    rows = [row([ours, ours + 0.2, ours + 0.1, ours - 0.1, ours], theirs, flow=flow) for ours in (90.0, 80.2)]
-    assert [one.mark for one in verdict([], rows) if one.name == "scores with flow, avg"] == ["✗", "≈"]
+    rows = [
+        row([ours, ours + 0.2, ours + 0.1, ours - 0.1, ours], theirs, flow=flow)
+        for ours in (90.0, 80.2)
+    ]
+    assert [one.mark for one in verdict([], rows) if one.name == "scores with flow, avg"] == [
+        "✗",
+        "≈",
+    ]
 
 
 def test_the_interval_of_a_difference_is_welchs():

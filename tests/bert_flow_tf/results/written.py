@@ -24,7 +24,13 @@ def write(path, result):
 
 def task_scores(title="STS-B", score=0.7308, pairs=1379, split="test", pearson=None, **more):
     """Return a task's scores; `score` is a number or a dict."""
-    of_task = {"title": title, "metric": "spearman", "split": split, "source": f"glue/{title}", "pairs": pairs}
+    of_task = {
+        "title": title,
+        "metric": "spearman",
+        "split": split,
+        "source": f"glue/{title}",
+        "pairs": pairs,
+    }
     by_protocol = score if isinstance(score, dict) else {"all": score}
     by_metric = {"spearman": by_protocol} | ({"pearson": pearson} if pearson else {})
     return TaskScores(**of_task, by_metric=by_metric, **more)
@@ -60,27 +66,50 @@ def reproduction(rows):
 
     def run(name, seed, score):
         model = records.model(flow=records.flow(seed=seed) if name.startswith("flow") else None)
-        return results.SeedRun(seed=seed, directory="runs/x", model=model, scores=task_scores(score=score))
+        return results.SeedRun(
+            seed=seed, directory="runs/x", model=model, scores=task_scores(score=score)
+        )
 
-    made = {name: [run(name, i, value) for i, value in enumerate(values, start=1)] for name, values in rows.items()}
+    made = {
+        name: [run(name, i, value) for i, value in enumerate(values, start=1)]
+        for name, values in rows.items()
+    }
     of_encoder = {"encoder": "demo", "encoder_flags": {"bert_hub": "demo"}, "with_nli": False}
-    return results.Reproduction(made_by=MADE_BY, **of_encoder, seeds=[1, 2, 3], tasks={"stsb": made})
+    return results.Reproduction(
+        made_by=MADE_BY, **of_encoder, seeds=[1, 2, 3], tasks={"stsb": made}
+    )
 
 
 def comparison(model=CLS, *, task="sts-b", pairs=1379):
     rows = [
         Compared(method="none", spearman=0.7308, witness=0.9, mean_cosine=0.3, threshold=0.7),
-        Compared(method="sn", spearman=0.75, interval=(0.01, 0.03), witness=0.91, witness_claim="no clear change"),
-        Compared(method="flow", spearman=0.7845, interval=(0.04, 0.06), auc=0.8, best_f1=(0.7, 0.55)),
+        Compared(
+            method="sn",
+            spearman=0.75,
+            interval=(0.01, 0.03),
+            witness=0.91,
+            witness_claim="no clear change",
+        ),
+        Compared(
+            method="flow", spearman=0.7845, interval=(0.04, 0.06), auc=0.8, best_f1=(0.7, 0.55)
+        ),
     ]
     data = {"sentences": 100, "pairs": pairs, "task": task, "flow_model_config": "config_l3_d3_w32"}
-    return results.Comparison(made_by=MADE_BY, model=model, encoder="demo, cls", **data, rows=rows, recommended="flow")
+    return results.Comparison(
+        made_by=MADE_BY, model=model, encoder="demo, cls", **data, rows=rows, recommended="flow"
+    )
 
 
 def isotropies():
     cone, reference = (
-        measure_isotropy(np.random.default_rng(seed).normal(size=(40, 6)) + mean) for seed, mean in ((1, 3), (0, 0))
+        measure_isotropy(np.random.default_rng(seed).normal(size=(40, 6)) + mean)
+        for seed, mean in ((1, 3), (0, 0))
     )
-    data = {"task": "sts-b", "split": "dev", "sentences": 40, "bits_per_dim": {"diagonal Gaussian": -1.25}}
+    data = {
+        "task": "sts-b",
+        "split": "dev",
+        "sentences": 40,
+        "bits_per_dim": {"diagonal Gaussian": -1.25},
+    }
     measured = {"measures": {"without flow": cone}, "reference": reference}
     return results.IsotropyResults(made_by=MADE_BY, model=records.model(), **data, **measured)

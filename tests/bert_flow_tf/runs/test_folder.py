@@ -4,7 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, check_run, locked_run, start_run, write_result
+from bert_flow_tf.runs.folder import (
+    TRAIN_RESULTS_FILE,
+    FinishedRun,
+    check_run,
+    locked_run,
+    start_run,
+    write_result,
+)
 from bert_flow_tf.runs.record import read_config
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
@@ -51,7 +58,12 @@ def test_a_run_with_other_settings_is_named_by_them(tmp_path):
 
 @pytest.mark.parametrize("old", [CONFIG, {"format_version": 1, "encoder_trained": False}, None])
 def test_overwrite_replaces_a_run_and_results_without_one(tmp_path, old):
-    for name in ("test_results.tsv", "test_results.json", "eval_results.txt", "model.ckpt-9.dev_pooled.tsv"):
+    for name in (
+        "test_results.tsv",
+        "test_results.json",
+        "eval_results.txt",
+        "model.ckpt-9.dev_pooled.tsv",
+    ):
         (tmp_path / name).write_text("x")
     if old:
         write_json(tmp_path / "config.json", old)

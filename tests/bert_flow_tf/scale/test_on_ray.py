@@ -33,7 +33,9 @@ def start(require):
         pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
         # A shell ignores SIGINT for its background processes, as these tests may be.
         heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-        started.append(subprocess.Popen(command, env=environment, **pipes, text=True, preexec_fn=heard))
+        started.append(
+            subprocess.Popen(command, env=environment, **pipes, text=True, preexec_fn=heard)
+        )
         return started[-1]
 
     yield run
@@ -74,8 +76,18 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encode
         lines = [json.dumps({"sentence": f"w{i % 50} w{i % 7} {name}"}) for i in range(400)]
         (tmp_path / "texts" / f"{name}.jsonl").write_text("\n".join(lines))
     texts, out, expected = tmp_path / "texts" / "*.jsonl", tmp_path / "out", tmp_path / "expected"
-    BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(texts, expected, ShardSettings(shard_rows=1))
-    command = ("encode-folder", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--shard_rows", 1)
+    BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(
+        texts, expected, ShardSettings(shard_rows=1)
+    )
+    command = (
+        "encode-folder",
+        "--bert_hub",
+        tiny_encoder_dir,
+        "--max_seq_length",
+        8,
+        "--shard_rows",
+        1,
+    )
     encode = functools.partial(start, *command, "--input", texts, "--out", out, "--workers", 2)
 
     def wait_for_parts(process, more):
@@ -92,7 +104,9 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encode
     for pid in [*_descendants(raylet), raylet]:
         os.kill(pid, signal.SIGKILL)
     said, error = process.communicate(timeout=300)
-    assert "Raylet" not in said and "run the same command" in refusal(process.returncode, error, after_log=True)
+    assert "Raylet" not in said and "run the same command" in refusal(
+        process.returncode, error, after_log=True
+    )
     # The next command must have much to do, however many parts there are.
     for part in sorted(out.glob("part-*"))[20:]:
         part.unlink()
@@ -112,7 +126,9 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encode
     }
 
 
-@pytest.mark.parametrize(("address", "parts"), [(None, ["workers: "]), ("127.0.0.1:1", ["ray: ", "127.0.0.1:1"])])
+@pytest.mark.parametrize(
+    ("address", "parts"), [(None, ["workers: "]), ("127.0.0.1:1", ["ray: ", "127.0.0.1:1"])]
+)
 def test_a_ray_that_cannot_be_reached_is_one_line(monkeypatch, address, parts):
     def time_out(**options):
         assert options.get("address") == address
@@ -127,7 +143,16 @@ def test_a_ray_that_cannot_be_reached_is_one_line(monkeypatch, address, parts):
 def test_workers_without_ray_are_one_line(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("w1\n")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    options = ("--bert_hub", "demo", "--input", tmp_path / "a.txt", "--out", tmp_path / "out", "--workers", 2)
+    options = (
+        "--bert_hub",
+        "demo",
+        "--input",
+        tmp_path / "a.txt",
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        2,
+    )
     line = refused("encode-folder", *options, unchanged=tmp_path)
     assert line.startswith("--workers: ") and "'.[scale]'" in line
 
@@ -171,4 +196,6 @@ def test_a_mistake_of_a_worker_is_one_line_and_not_tried_again(require, tmp_path
     status, error = small_runs.finish(small_runs.start([], _MISTAKE.format(path=str(calls))))
     assert "TF_CONFIG: found 2 devices" in refusal(status, error, after_log=True)
     assert calls.read_text() == "called,"
-    assert "--overwrite" in refused("launch", "--workers", 2, "--", "--task_name=STS-B", "--overwrite")
+    assert "--overwrite" in refused(
+        "launch", "--workers", 2, "--", "--task_name=STS-B", "--overwrite"
+    )

@@ -47,14 +47,25 @@ def test_an_epoch_has_every_row_once_in_another_order_each_time(model, folder):
 
 
 def test_the_flow_learns_what_it_learns_in_memory(model, folder, tmp_path):
-    settings = {"flow_model_config": small_runs.small_flow_file(tmp_path), "learning_rate": 1e-2, "batch_size": 16}
+    settings = {
+        "flow_model_config": small_runs.small_flow_file(tmp_path),
+        "learning_rate": 1e-2,
+        "batch_size": 16,
+    }
     settings |= {"epochs": 4.5, "seed": 1}
     with pytest.warns(UserWarning, match="fewer than 100"):
-        streamed, again = (copy.copy(model).fit_dataset(folder, FitSettings(**settings)) for _ in range(2))
+        streamed, again = (
+            copy.copy(model).fit_dataset(folder, FitSettings(**settings)) for _ in range(2)
+        )
         in_memory = copy.copy(model).fit(SENTENCES, **settings, dev_fraction=0)
     assert streamed.fingerprint == again.fingerprint
-    found, expected = (float(model.bits_per_dim(SENTENCES).mean()) for model in (streamed, in_memory))
-    assert abs(found - expected) < 0.05 * (in_memory.history_.losses[0] - expected), (found, expected)
+    found, expected = (
+        float(model.bits_per_dim(SENTENCES).mean()) for model in (streamed, in_memory)
+    )
+    assert abs(found - expected) < 0.05 * (in_memory.history_.losses[0] - expected), (
+        found,
+        expected,
+    )
     training = streamed.record.flow.training
     # There are 1,350 rows in blocks of 300 and one of 150; a step takes 16 or a few more.
     assert (training.settings["sentences"], training.settings["steps"]) == (300, 4 * 18 + 9)
@@ -63,7 +74,9 @@ def test_the_flow_learns_what_it_learns_in_memory(model, folder, tmp_path):
 def test_a_folder_that_cannot_be_learned_from_is_named(tiny_encoder_dir, model, folder, tmp_path):
     with user_error(f"{folder}: found embeddings of another model"):
         BertFlow.from_hub(tiny_encoder_dir, max_seq_length=5).fit_dataset(folder)
-    unit, none, altered, partial = (tmp_path / name for name in ("unit", "none", "altered", "partial"))
+    unit, none, altered, partial = (
+        tmp_path / name for name in ("unit", "none", "altered", "partial")
+    )
     for out, text, options in ((unit, "w1\nw2\n", {"normalize_embeddings": True}), (none, "", {})):
         (tmp_path / "x.txt").write_text(text)
         model.encode_dataset(tmp_path / "x.txt", out, ShardSettings(**options))
@@ -86,8 +99,25 @@ def test_a_folder_that_cannot_be_learned_from_is_named(tiny_encoder_dir, model, 
 
 def test_the_command_learns_from_a_folder(tiny_encoder_dir, folder, tmp_path):
     config = small_runs.small_flow_file(tmp_path)
-    command = ("fit", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--flow_model_config", config)
-    learning = ("--train_batch_size", 16, "--num_train_epochs", 1, "--embeddings", folder, "--out", tmp_path / "model")
+    command = (
+        "fit",
+        "--bert_hub",
+        tiny_encoder_dir,
+        "--max_seq_length",
+        8,
+        "--flow_model_config",
+        config,
+    )
+    learning = (
+        "--train_batch_size",
+        16,
+        "--num_train_epochs",
+        1,
+        "--embeddings",
+        folder,
+        "--out",
+        tmp_path / "model",
+    )
     with pytest.warns(UserWarning, match="fewer than 100"):
         said = succeeds(*command, *learning)
     assert said == f"model written: {tmp_path / 'model'} (300 sentences, 18 steps)\n"

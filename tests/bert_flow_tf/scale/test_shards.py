@@ -37,7 +37,9 @@ def again(model, tables):
 
     def embed(out, names="*", by=model, keep=("id",), overwrite=False, **settings):
         shards = ShardSettings(**{"shard_rows": 7} | settings)
-        return by.encode_dataset(f"{tables}/{names}.parquet", out, shards, keep=keep, overwrite=overwrite)
+        return by.encode_dataset(
+            f"{tables}/{names}.parquet", out, shards, keep=keep, overwrite=overwrite
+        )
 
     return embed
 
@@ -69,7 +71,9 @@ def test_parts_hold_every_key_once(model, made):
     assert str(table.schema.field("embedding").type) == "fixed_size_list<element: float>[32]"
     found = np.array(table.column("embedding").to_pylist(), np.float32)
     np.testing.assert_allclose(found, model.encode(SENTENCES), rtol=0, atol=1e-6)
-    parts = {f"part-{i:05d}-{j:05d}.parquet": rows for i in range(3) for j, rows in enumerate((7, 3))}
+    parts = {
+        f"part-{i:05d}-{j:05d}.parquet": rows for i in range(3) for j, rows in enumerate((7, 3))
+    }
     assert contents(made).keys() == {MANIFEST, *parts}
     assert json.loads((made / MANIFEST).read_text())["parts"] == parts
 
@@ -80,7 +84,9 @@ def test_a_part_is_float16_and_normalized_if_asked(model, again, tmp_path):
     assert str(table.schema.field("embedding").type) == "fixed_size_list<element: halffloat>[32]"
     assert table.column("sentence").to_pylist() == SENTENCES[:7]
     expected = model.encode(SENTENCES[:7], normalize_embeddings=True)
-    np.testing.assert_allclose(np.array(table.column("embedding").to_pylist()), expected, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(
+        np.array(table.column("embedding").to_pylist()), expected, rtol=0, atol=1e-3
+    )
 
 
 def test_a_second_call_makes_only_missing_and_damaged_parts(again, made, copy):
@@ -91,7 +97,9 @@ def test_a_second_call_makes_only_missing_and_damaged_parts(again, made, copy):
     (copy / f".{torn.name}.tmp").touch()
     kept = inodes(copy)
     again(copy)
-    assert {path.name: path.stat().st_ino for path in others} == {path.name: kept[path.name] for path in others}
+    assert {path.name: path.stat().st_ino for path in others} == {
+        path.name: kept[path.name] for path in others
+    }
     assert contents(copy) == contents(made)
 
 
@@ -110,7 +118,9 @@ def test_parts_of_another_model_or_input_need_overwrite(tiny_encoder_dir, again,
     parts = inodes(copy)
     assert len(parts) == 6
     again(copy, "[01]", overwrite=True)
-    assert inodes(copy) == {name: inode for name, inode in parts.items() if not name.startswith("part-00002")}
+    assert inodes(copy) == {
+        name: inode for name, inode in parts.items() if not name.startswith("part-00002")
+    }
     again(copy, by=other, overwrite=True)
     again(tmp_path / "new", by=other)
     assert contents(copy) == contents(tmp_path / "new")
@@ -128,7 +138,18 @@ def test_parts_are_no_input_of_a_second_call(model, tmp_path):
 
 def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, tables, tmp_path):
     folder, out = shutil.copytree(tables, tmp_path / "tables"), tmp_path / "out"
-    arguments = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--keep", "id", "--shard_rows", 7, "--out", out)
+    arguments = (
+        "--bert_hub",
+        tiny_encoder_dir,
+        "--max_seq_length",
+        8,
+        "--keep",
+        "id",
+        "--shard_rows",
+        7,
+        "--out",
+        out,
+    )
     command = ("encode-folder", *arguments, "--input", f"{folder}/*.parquet")
     rows = pyarrow.parquet.read_table(folder / "2.parquet").to_pylist()
     rows[8]["sentence"] = None
@@ -138,14 +159,18 @@ def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, 
     assert names == [path.name for path in sorted(made.glob("part-*"))[:4]]
     (folder / "1.parquet").write_bytes(b"no Parquet")
     twice = pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], ["x", "x"])
-    pyarrow.parquet.write_table(pyarrow.table({"id": twice, "sentence": ["w1"]}), folder / "3.parquet")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"id": twice, "sentence": ["w1"]}), folder / "3.parquet"
+    )
     part = out / names[0]
     part.unlink()
     part.mkdir()
     outcome = bert_flow(*command)
     *problems, last = outcome.stderr.splitlines()
     assert outcome.exit_code == 2 and last.startswith("error: 4 files or shards cannot be embedded")
-    for problem, path in zip(problems, [part, *(f"{folder}/{i}.parquet" for i in (1, 2, 3))], strict=True):
+    for problem, path in zip(
+        problems, [part, *(f"{folder}/{i}.parquet" for i in (1, 2, 3))], strict=True
+    ):
         assert problem.startswith(f"error: {path}")
     assert sorted(path.name for path in out.glob("part-*")) == names
     part.rmdir()
@@ -156,7 +181,9 @@ def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, 
 
 
 def test_an_embedding_that_float16_cannot_hold_is_named(model, again, tmp_path, monkeypatch):
-    monkeypatch.setattr(model, "encode_blocks", lambda texts, *arguments: [(texts, np.full([len(texts), 32], 1e6))])
+    monkeypatch.setattr(
+        model, "encode_blocks", lambda texts, *arguments: [(texts, np.full([len(texts), 32], 1e6))]
+    )
     with user_error("part-00000-00000.parquet: found an embedding that is not finite in float16"):
         again(tmp_path / "out", precision="float16")
 
@@ -180,4 +207,6 @@ def test_patterns_name_files_in_order(tmp_path):
         (tmp_path / name).write_text("w1\n")
     (tmp_path / "folder.txt").mkdir()
     found = input_files([tmp_path / "c.tsv", f"{tmp_path}/?.txt", f"{tmp_path}/[x].txt"])
-    assert [file.path for file in found] == [str(tmp_path / name) for name in ("c.tsv", "a.txt", "b.txt", "[x].txt")]
+    assert [file.path for file in found] == [
+        str(tmp_path / name) for name in ("c.tsv", "a.txt", "b.txt", "[x].txt")
+    ]

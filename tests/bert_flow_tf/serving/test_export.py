@@ -59,7 +59,9 @@ def test_a_version_is_replaced_with_overwrite_alone(small_encoder_dir, tmp_path,
     (tmp_path / "4" / "saved_model.pb").write_text("old")
     with user_error(f"{tmp_path / '4'}: exists", "overwrite=True"):
         model.export(tmp_path, version=4)
-    exported = model.export(tmp_path, version=4, overwrite=True, low_dim=4, max_seq_length=4, normalize=True)
+    exported = model.export(
+        tmp_path, version=4, overwrite=True, low_dim=4, max_seq_length=4, normalize=True
+    )
     assert exported.path == tmp_path / "4"
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["4"]
     expected = model.encode(["The cat", "", "cats"]).reshape(3, 4, -1).mean(axis=-1)
@@ -80,11 +82,17 @@ def test_bfloat16_halves_every_matrix_and_its_difference_is_told(sts_model, tmp_
     ]
     assert ([64, 32], tf.bfloat16) in kept
     assert {dtype for _, dtype in kept} == {tf.bfloat16}
-    # Six matrices per layer, three tables and the pooler must be variables, not constants of the graph.
+    # Six matrices per layer, three tables and the pooler must be variables, not constants of the
+    # graph.
     assert len(kept) == 22
     # The difference is a thousand times the rounding of float32, in which two calls may differ.
-    live, found = sts_model.encode(CHECKED_SENTENCES), embeddings_of(exported.path, CHECKED_SENTENCES)
-    cosines = np.sum(found * live, axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(live, axis=1)
+    live, found = (
+        sts_model.encode(CHECKED_SENTENCES),
+        embeddings_of(exported.path, CHECKED_SENTENCES),
+    )
+    cosines = (
+        np.sum(found * live, axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(live, axis=1)
+    )
     assert exported.max_difference == pytest.approx(np.abs(found - live).max(), rel=1e-3)
     assert exported.max_value == pytest.approx(np.abs(live).max(), rel=1e-5)
     # A few roundings of float32; the cosine itself is 3e-6 below 1.
@@ -148,8 +156,13 @@ def test_folder_holds_a_description_and_no_paths(sts_model, sts_version):
     assert (sts_version / "assets" / "vocab.txt").read_text().split("\n")[5] == "w0"
     description = json.loads((sts_version / "assets.extra" / "export.json").read_text())
     assert description["encoder_fingerprint"] == sts_model.source.fingerprint
-    assert (description["sentence_embedding_type"], description["max_seq_length"]) == ("avg-last-2", 8)
+    assert (description["sentence_embedding_type"], description["max_seq_length"]) == (
+        "avg-last-2",
+        8,
+    )
     assert description["flow_config"]["n_levels"] == 3
     # So that it can be copied to a machine without the run and the encoder.
     place = str(pathlib.Path(sts_model.source.bert_hub).parent).encode()
-    assert not [path for path in sts_version.rglob("*") if path.is_file() and place in path.read_bytes()]
+    assert not [
+        path for path in sts_version.rglob("*") if path.is_file() and place in path.read_bytes()
+    ]

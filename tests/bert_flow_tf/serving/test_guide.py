@@ -32,12 +32,15 @@ def workplace(sts_run, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         said = succeeds(*shlex.split(_SNIPPETS["export"])[1:])
-        assert re.fullmatch(r"SavedModel written: exported/stsb/1 \(reloaded: max difference .+\)\n", said)
+        assert re.fullmatch(
+            r"SavedModel written: exported/stsb/1 \(reloaded: max difference .+\)\n", said
+        )
         yield folder
 
 
 def test_every_snippet_is_run_by_a_test():
-    # test_onnx.py and test_sentence_transformers.py run the last three, and load what the last one writes.
+    # test_onnx.py and test_sentence_transformers.py run the last three, and load what the last one
+    # writes.
     here = {"export", "client", "serve", "curl", "grpc"}
     assert set(_SNIPPETS) == {*here, "onnx", "onnxruntime", "folder"}
     assert len(re.findall(r"^```(?:bash|python)$", GUIDE, re.MULTILINE)) == len(_SNIPPETS) + 1
@@ -50,18 +53,25 @@ def test_server_gets_the_exported_folder(workplace, tmp_path):
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-euc", _SNIPPETS["serve"]], cwd=workplace, env=environment, check=True)
     arguments = (tmp_path / "arguments").read_text().splitlines()
-    assert {f"--model_base_path={workplace / 'exported' / 'stsb'}", "--model_name=stsb"} < set(arguments)
+    assert {f"--model_base_path={workplace / 'exported' / 'stsb'}", "--model_name=stsb"} < set(
+        arguments
+    )
 
 
 def test_requests_fit_the_signature(workplace, sts_model, monkeypatch):
     signatures = tf.saved_model.load(str(workplace / "exported" / "stsb" / "1")).signatures
     *_, data, url = shlex.split(_SNIPPETS["curl"])
     assert url == "http://localhost:8501/v1/models/stsb:predict"
-    assert json.loads(data)["inputs"].keys() == signatures["serving_default"].structured_input_signature[1].keys()
+    assert (
+        json.loads(data)["inputs"].keys()
+        == signatures["serving_default"].structured_input_signature[1].keys()
+    )
 
     def predict(request, timeout):
         assert request.model_spec.name == "stsb"
-        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        inputs = {
+            name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()
+        }
         found = signatures[request.model_spec.signature_name](**inputs)
         outputs = {name: tf.make_tensor_proto(value) for name, value in found.items()}
         return predict_pb2.PredictResponse(outputs=outputs)

@@ -21,15 +21,25 @@ SMALL = {"n_levels": 2, "depth": 1, "coupling_width": 4}
 def hide(monkeypatch, module):
     """Makes it look as if the module were not installed."""
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == module else find(name, *rest))
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == module else find(name, *rest),
+    )
 
 
 def by_onnxruntime(model, folder, sentences):
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        folder / "model.onnx", providers=["CPUExecutionProvider"]
+    )
     tokens = model.tokenize(sentences)
-    names = {"input_ids": "input_word_ids", "attention_mask": "input_mask", "token_type_ids": "input_type_ids"}
+    names = {
+        "input_ids": "input_word_ids",
+        "attention_mask": "input_mask",
+        "token_type_ids": "input_type_ids",
+    }
     inputs = {name: tokens[ours].numpy().astype(np.int64) for name, ours in names.items()}
     return session.run(["sentence_embedding"], inputs)[0]
 
@@ -45,11 +55,18 @@ def tf2onnx(require):
     [
         ("avg-last-2", GlowConfig(**SMALL), 4, False),
         ("cls", GlowConfig(**SMALL, coupling="affine"), -1, False),
-        ("paper-concat-last-2", GlowConfig(**SMALL, activation="gatu", permutation=False), -1, True),
+        (
+            "paper-concat-last-2",
+            GlowConfig(**SMALL, activation="gatu", permutation=False),
+            -1,
+            True,
+        ),
         ("paper-cls", None, -1, False),
     ],
 )
-def test_onnxruntime_gives_our_embeddings(variant, tf2onnx, pooling, config, low_dim, normalize, tmp_path):
+def test_onnxruntime_gives_our_embeddings(
+    variant, tf2onnx, pooling, config, low_dim, normalize, tmp_path
+):
     model = variant(pooling, config, low_dim)
     exported = model.export(tmp_path / "out", format="onnx", normalize=normalize)
     assert exported.max_difference <= 1e-5 * max(1.0, exported.max_value)
@@ -62,27 +79,45 @@ def test_onnxruntime_gives_our_embeddings(variant, tf2onnx, pooling, config, low
 def test_an_affine_map_gives_our_cosines_in_every_program(tiny_encoder_dir, tf2onnx, tmp_path):
     rng = np.random.default_rng(0)
     fitted = [" ".join(rng.choice(TINY_WORDS, rng.integers(1, 7))) for _ in range(2000)]
-    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).fit(fitted, method="sn", dev_fraction=0)
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).fit(
+        fitted, method="sn", dev_fraction=0
+    )
     model.export(tmp_path / "onnx", format="onnx")
     served = tf.saved_model.load(str(model.export(tmp_path / "savedmodel").path))
     sentences = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "w4 w1"]
     # The form for few texts adds in the order of both programs.
     ours = model.embed_tokens(model.tokenize(sentences), few=True).numpy()
-    for theirs in (by_onnxruntime(model, tmp_path / "onnx", sentences), served(tf.constant(sentences)).numpy()):
+    for theirs in (
+        by_onnxruntime(model, tmp_path / "onnx", sentences),
+        served(tf.constant(sentences)).numpy(),
+    ):
         cosines = model.similarity(theirs, theirs)
         np.testing.assert_allclose(cosines, model.similarity(ours, ours), rtol=0, atol=1e-6)
 
 
-def test_a_missing_library_is_named_or_the_check_left_out(sts_run, variant, tf2onnx, tmp_path, monkeypatch):
+def test_a_missing_library_is_named_or_the_check_left_out(
+    sts_run, variant, tf2onnx, tmp_path, monkeypatch
+):
     with monkeypatch.context() as patch:
         hide(patch, "tf2onnx")
-        line = refused("export", "--model", sts_run, "--out", tmp_path / "out", "--format", "onnx", unchanged=tmp_path)
+        line = refused(
+            "export",
+            "--model",
+            sts_run,
+            "--out",
+            tmp_path / "out",
+            "--format",
+            "onnx",
+            unchanged=tmp_path,
+        )
         assert line.startswith("--format: the extra onnx") and "'.[onnx]'" in line
     hide(monkeypatch, "onnxruntime")
     assert variant("paper-cls", None).export(tmp_path / "out", format="onnx").max_difference is None
 
 
-def test_the_guides_command_and_program_run(sts_run, sts_model, tf2onnx, require, tmp_path, monkeypatch):
+def test_the_guides_command_and_program_run(
+    sts_run, sts_model, tf2onnx, require, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "stsb_flow").symlink_to(sts_run)
@@ -93,7 +128,10 @@ def test_the_guides_command_and_program_run(sts_run, sts_model, tf2onnx, require
     _, *arguments = shlex.split(command)
     assert "onnx written: exported/onnx (" in succeeds(*arguments)
     # Overwriting knows each of its files.
-    assert export_path("exported/onnx", ExportSettings(format=ONNX), overwrite=True) == tmp_path / "exported" / "onnx"
+    assert (
+        export_path("exported/onnx", ExportSettings(format=ONNX), overwrite=True)
+        == tmp_path / "exported" / "onnx"
+    )
     require("tokenizers")
     names = {}
     exec(compile(program, "snippet", "exec"), names)

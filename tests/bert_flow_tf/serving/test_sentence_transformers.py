@@ -21,7 +21,11 @@ EXPORTS = {
     "avg": ("avg", FLOW, {}),
     "cls": ("cls", FLOW, {}),
     "last_two": ("avg-last-2", FLOW, {"low_dim": 4}),
-    "first_of_two": ("avg-last-last-2", GlowConfig(n_levels=1, depth=1, permutation=False), {"normalize": True}),
+    "first_of_two": (
+        "avg-last-last-2",
+        GlowConfig(n_levels=1, depth=1, permutation=False),
+        {"normalize": True},
+    ),
     "papers": ("paper-avg-last-2", GlowConfig.from_name("config_l2_d3_w32"), {"max_seq_length": 5}),
     "papers_cls": ("paper-cls", None, {"low_dim": 8}),
 }
@@ -44,7 +48,9 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
     python, models = require("sentence-transformers"), {}
     cases = json.loads((golden_dir / "tokenization_uncased.json").read_text())["cases"]
     # Both tokenizers split these alike.
-    texts = [case["text"] for case in cases if "[CLS]" not in case["text"] and len(case["text"]) < 90]
+    texts = [
+        case["text"] for case in cases if "[CLS]" not in case["text"] and len(case["text"]) < 90
+    ]
     sentences = [*(text for text in texts if "\u03a3" not in text), "a" * 150, "lower " * 30]
     for name, (pooling, config, options) in EXPORTS.items():
         model = models[name] = variant(pooling, config, options.get("low_dim", -1))
@@ -52,12 +58,16 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
             model.flow.initialize_from_data(model.encoder.embed(model.tokenize(sentences)))
         model.prompts, model.similarity_fn_name = {"query": "the ", "document": ""}, "dot"
         model.max_seq_length = options.get("max_seq_length", model.max_seq_length)
-        model.export(tmp_path / name, format="sentence-transformers", normalize="normalize" in options)
+        model.export(
+            tmp_path / name, format="sentence-transformers", normalize="normalize" in options
+        )
     (tmp_path / "sentences.json").write_text(json.dumps(sentences))
     # The other interpreter must not see this process's packages.
     environment = peer_environment() | {"PYTHONPATH": ""}
     command = [str(python), "-c", THEIRS, *EXPORTS]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     for name, model in models.items():
         ours = model.encode(sentences, normalize_embeddings="normalize" in EXPORTS[name][2])
@@ -65,7 +75,9 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
         assert np.abs(theirs - ours).max() < 1e-5 * np.abs(ours).max(), name
         function, prompts, length, modules = json.loads((tmp_path / f"{name}.json").read_text())
         assert (function, prompts, length) == ("dot", model.prompts, model.max_seq_length)
-        assert modules.count("WeightedLayerPooling") == (name in ("last_two", "first_of_two", "papers")), name
+        assert modules.count("WeightedLayerPooling") == (
+            name in ("last_two", "first_of_two", "papers")
+        ), name
 
 
 @pytest.mark.parametrize("pooling", ["avg", "paper-cls"])
@@ -75,7 +87,9 @@ def test_it_is_an_encoder_here_as_well(variant, tmp_path, pooling):
     again = BertFlow.from_hub(tmp_path / "plain")
     assert again.source.fingerprint == model.source.fingerprint
     assert (again.sentence_embedding_type, again.max_seq_length) == (pooling, model.max_seq_length)
-    np.testing.assert_array_equal(again.encode(["the cat", "Ünder"]), model.encode(["the cat", "Ünder"]))
+    np.testing.assert_array_equal(
+        again.encode(["the cat", "Ünder"]), model.encode(["the cat", "Ünder"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +112,9 @@ def test_the_guides_command_writes_it_and_replaces_only_it(sts_run, tmp_path, mo
     (tmp_path / "runs" / "stsb_flow").symlink_to(sts_run)
     (command,) = re.findall(r"<!-- snippet: folder -->\n```bash\nbert-flow (.+)\n```", GUIDE)
     arguments, out = shlex.split(command), pathlib.Path("exported/st")
-    assert succeeds(*arguments).startswith(f"sentence-transformers written: {out} (reloaded: max difference ")
+    assert succeeds(*arguments).startswith(
+        f"sentence-transformers written: {out} (reloaded: max difference "
+    )
     written = files_below(out)
     succeeds(*arguments, "--overwrite")
     assert files_below(out) == written

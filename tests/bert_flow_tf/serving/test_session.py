@@ -4,13 +4,31 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-_SENTENCES = ("w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "w1", "w2 w2", "Señor w3 東京 🙂")
+_SENTENCES = (
+    "w1 w2 w3",
+    "",
+    "W4, w5!",
+    "w5 w6 w7 w8 w9 w10 w11 w12 w13",
+    "w1",
+    "w2 w2",
+    "Señor w3 東京 🙂",
+)
 _SIGNATURES = ("pooled", "serving_default", "similarity", "tokens")
-# Sentences that a client may send by mistake, and what they are taken for: bytes that are not UTF-8 (0xff, half of
-# a surrogate pair) and control characters are dropped, and a megabyte is cut at the model's max_seq_length.
-_ODD = ((b"w1 \xffw2", "w1 w2"), (b"w3 " * 350_000, "w3 " * 8), (b"\0\1", ""), (b"\xed\xa0\x80", ""))
+# Sentences that a client may send by mistake, and what they are taken for: bytes that are not UTF-8
+# (0xff, half of a surrogate pair) and control characters are dropped, and a megabyte is cut at the
+# model's max_seq_length.
+_ODD = (
+    (b"w1 \xffw2", "w1 w2"),
+    (b"w3 " * 350_000, "w3 " * 8),
+    (b"\0\1", ""),
+    (b"\xed\xa0\x80", ""),
+)
 # Each call has a signature, no, one or many sentences, and what they are taken for.
-_ASKED = [(name, list(given), list(given)) for name in _SIGNATURES for given in ((), _SENTENCES[:1], _SENTENCES)]
+_ASKED = [
+    (name, list(given), list(given))
+    for name in _SIGNATURES
+    for given in ((), _SENTENCES[:1], _SENTENCES)
+]
 _ASKED += [("serving_default", [given], [taken]) for given, taken in _ODD]
 
 
@@ -32,7 +50,11 @@ _REFUSED = (
     ("serving_default", _texts([["w1"]]), "sentences"),
     ("serving_default", {"sentences": np.array([1], np.int32)}, "int32"),
     ("similarity", _pair(["w1", "w2"], ["w1"]), "sentence_b: found"),
-    ("tokens", _tokens(ids=((2, 64, 3),)), "input_word_ids: found] [2] [to] [64] [expected 0 to 63"),
+    (
+        "tokens",
+        _tokens(ids=((2, 64, 3),)),
+        "input_word_ids: found] [2] [to] [64] [expected 0 to 63",
+    ),
     ("tokens", _tokens(ids=((-1, 5, 3),)), "input_word_ids: found] [-1]"),
     ("tokens", _tokens(mask=((1, 1),)), "input_mask: found shape] [1 2]"),
     ("tokens", _tokens(mask=((0, 0, 0),)), "input_mask: found a row of zeros"),
@@ -47,7 +69,9 @@ def session_of(version):
     """Return a session and the signatures of a SavedModel."""
     with tf.Graph().as_default():
         session = tf.compat.v1.Session()
-        return session, tf.compat.v1.saved_model.load(session, ["serve"], str(version)).signature_def
+        return session, tf.compat.v1.saved_model.load(
+            session, ["serve"], str(version)
+        ).signature_def
 
 
 def call_of(session, signature):
@@ -55,7 +79,9 @@ def call_of(session, signature):
     names = sorted(signature.inputs)
     (output,) = signature.outputs.values()
     # As in a server, nobody compares with the signature's shapes what is fed.
-    options = config_pb2.CallableOptions(feed=[signature.inputs[key].name for key in names], fetch=[output.name])
+    options = config_pb2.CallableOptions(
+        feed=[signature.inputs[key].name for key in names], fetch=[output.name]
+    )
     call = session._make_callable_from_options(options)
 
     def answer(inputs):
@@ -79,12 +105,18 @@ def expected_of(model, name, sentences):
     """The array that the signature `name` must give for `inputs_of` it."""
     embed = model.encode_pooled if name == "pooled" else model.encode
     embedding = embed(sentences).reshape(len(sentences), model.embedding_size)
-    return model.similarity_pairwise(embedding, embedding[::-1]) if name == "similarity" else embedding
+    return (
+        model.similarity_pairwise(embedding, embedding[::-1]) if name == "similarity" else embedding
+    )
 
 
 def test_signatures_answer_as_the_model_or_name_the_input(sts_model, sts_version):
     session, signatures = session_of(sts_version)
-    predicted = {name: one for name, one in signatures.items() if one.method_name == "tensorflow/serving/predict"}
+    predicted = {
+        name: one
+        for name, one in signatures.items()
+        if one.method_name == "tensorflow/serving/predict"
+    }
     calls = {name: call_of(session, signature) for name, signature in predicted.items()}
     assert {name: (sorted(one.inputs), *one.outputs) for name, one in predicted.items()} == {
         "serving_default": (["sentences"], "embedding"),
@@ -97,10 +129,16 @@ def test_signatures_answer_as_the_model_or_name_the_input(sts_model, sts_version
         assert isinstance(error, tf.errors.InvalidArgumentError), name
         assert text in error.message
     for name, given, taken in _ASKED:
-        answer, expected = calls[name](inputs_of(sts_model, name, given)), expected_of(sts_model, name, taken)
+        answer, expected = (
+            calls[name](inputs_of(sts_model, name, given)),
+            expected_of(sts_model, name, taken),
+        )
         assert answer.shape == expected.shape
         np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-5)
     definition = session.graph.as_graph_def()
-    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+    nodes = [
+        *definition.node,
+        *(node for function in definition.library.function for node in function.node_def),
+    ]
     assert len(nodes) > 500
     assert {node.op for node in nodes}.isdisjoint({"PyFunc", "PyFuncStateless", "EagerPyFunc"})

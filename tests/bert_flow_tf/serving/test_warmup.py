@@ -19,13 +19,19 @@ def test_each_signature_gets_short_and_long_rows_one_and_many(sts_version, tmp_p
     assert asked.keys() == signatures.keys()
     for name, requests in asked.items():
         for inputs, n in zip(requests, [1, 1, 32], strict=True):
-            (output,) = signatures[name](**{key: tf.constant(array) for key, array in inputs.items()}).values()
+            (output,) = signatures[name](
+                **{key: tf.constant(array) for key, array in inputs.items()}
+            ).values()
             assert len(output) == n and np.isfinite(output.numpy()).all()
     # The model's max_seq_length is 8.
     lengths = ([4], [8], [4, 8] * 16)
-    assert [[len(text.split()) for text in one["sentences"]] for one in asked["serving_default"]] == list(lengths)
+    assert [
+        [len(text.split()) for text in one["sentences"]] for one in asked["serving_default"]
+    ] == list(lengths)
     for inputs, sizes in zip(asked["tokens"], lengths, strict=True):
-        np.testing.assert_array_equal(inputs["input_mask"], np.arange(max(sizes)) < np.array(sizes)[:, None])
+        np.testing.assert_array_equal(
+            inputs["input_mask"], np.arange(max(sizes)) < np.array(sizes)[:, None]
+        )
         assert not inputs["input_word_ids"].any()
     # The bytes are the same in any order of the signatures.
     (tmp_path / "assets.extra").mkdir()

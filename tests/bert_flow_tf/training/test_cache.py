@@ -15,7 +15,9 @@ from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
 
 def encoder_like(fingerprint="a", pooling="avg"):
     """The attributes of a `SentenceEncoder` that the cache reads."""
-    return types.SimpleNamespace(source=types.SimpleNamespace(fingerprint=fingerprint), sentence_embedding_type=pooling)
+    return types.SimpleNamespace(
+        source=types.SimpleNamespace(fingerprint=fingerprint), sentence_embedding_type=pooling
+    )
 
 
 @pytest.fixture
@@ -27,11 +29,15 @@ def cached(tokenizer, tmp_path, monkeypatch):
 
     def embed(encoder, tokenizer, pieces, max_seq_length, pad_to_max):
         call.computed += 1
-        return np.stack([pieces[:, :1].to_tensor(shape=[None, 1])[:, 0], pieces.row_lengths()], axis=1)
+        return np.stack(
+            [pieces[:, :1].to_tensor(shape=[None, 1])[:, 0], pieces.row_lengths()], axis=1
+        )
 
     def call(pieces, encoder=None, max_seq_length=10, **options):
         encoder = encoder or encoder_like()
-        return cache.cached_embeddings(encoder, tokenizer, pieces, max_seq_length, cache_dir=tmp_path, **options)
+        return cache.cached_embeddings(
+            encoder, tokenizer, pieces, max_seq_length, cache_dir=tmp_path, **options
+        )
 
     monkeypatch.setattr(cache, "embed", embed)
     call.computed = 0

@@ -22,7 +22,9 @@ def test_nothing_that_is_not_finite_is_saved(tmp_path):
 
     def fit(*logs):
         """Call back after each step, as Keras does."""
-        model = types.SimpleNamespace(fit=lambda *_, **options: [steps.on_train_batch_end(0, one) for one in logs])
+        model = types.SimpleNamespace(
+            fit=lambda *_, **options: [steps.on_train_batch_end(0, one) for one in logs]
+        )
         callbacks.fit(model, None, 9, steps, [])
 
     with user_error("step 5: found flow_loss nan", "ckpt-4"):
@@ -47,7 +49,10 @@ def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
 
 def test_a_signal_ends_training_after_the_running_step(tmp_path):
     before = signal.getsignal(signal.SIGINT)
-    checkpoints, model = callbacks.Checkpoints(tmp_path, 3), types.SimpleNamespace(stop_training=False)
+    checkpoints, model = (
+        callbacks.Checkpoints(tmp_path, 3),
+        types.SimpleNamespace(stop_training=False),
+    )
 
     def fit(*_, **options):
         called = tf_keras.callbacks.CallbackList(options["callbacks"], model=model)

@@ -10,7 +10,9 @@ SENTENCES = [f"sentence {i}" for i in range(200)] * 2
 
 
 def hold_out(sentences, fraction, batch_size=64, seed=1):
-    return fitting.hold_out(sentences, FitSettings(dev_fraction=fraction, batch_size=batch_size, seed=seed))
+    return fitting.hold_out(
+        sentences, FitSettings(dev_fraction=fraction, batch_size=batch_size, seed=seed)
+    )
 
 
 def test_a_share_of_the_different_sentences_is_held_out():
@@ -26,7 +28,11 @@ def test_a_share_of_the_different_sentences_is_held_out():
 
 def test_nothing_is_held_out_where_that_says_little():
     # It is not asked for; it would leave less than a step; it would be too few.
-    for sentences, fraction, batch_size in ((SENTENCES, 0, 64), (SENTENCES, 0.9, 64), (SENTENCES[:49], 0.05, 8)):
+    for sentences, fraction, batch_size in (
+        (SENTENCES, 0, 64),
+        (SENTENCES, 0.9, 64),
+        (SENTENCES[:49], 0.05, 8),
+    ):
         assert hold_out(sentences, fraction, batch_size) == (sentences, [])
 
 
@@ -38,7 +44,9 @@ def test_each_progress_bar_says_what_is_encoded():
         return np.random.default_rng(len(texts)).normal(size=[len(texts), 8])
 
     a, b = SENTENCES[:20], SENTENCES[20:40]
-    fitting.fit_sentences(encode, SENTENCES, FitSettings(method="whitening"), (a, b, list(range(20))))
+    fitting.fit_sentences(
+        encode, SENTENCES, FitSettings(method="whitening"), (a, b, list(range(20)))
+    )
     assert labels == ["sentences", "held out", "pairs", "pairs", "held out", "held out"]
 
 

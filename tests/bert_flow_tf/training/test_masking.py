@@ -15,10 +15,20 @@ from bert_flow_tf.model.masked_lm import NOT_PREDICTED
 from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import pretrain
 
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(25)), *(f"##{i}" for i in range(25))]
+VOCAB = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *(f"w{i}" for i in range(25)),
+    *(f"##{i}" for i in range(25)),
+]
 TOKENIZER = Tokenizer(VOCAB, TextRules(do_lower_case=True))
 LENGTH = 20
-SENTENCES = st.lists(st.lists(st.integers(5, len(VOCAB) - 1), min_size=1, max_size=LENGTH), min_size=1, max_size=5)
+SENTENCES = st.lists(
+    st.lists(st.integers(5, len(VOCAB) - 1), min_size=1, max_size=LENGTH), min_size=1, max_size=5
+)
 OPTIONS = PretrainSettings(masked_lm_prob=0.15, max_seq_length=LENGTH, train_batch_size=8, seed=3)
 
 
@@ -34,7 +44,11 @@ def masked(sentences, numbers=None, **changes):
 
 
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(sentences=SENTENCES, prob=st.sampled_from([0.05, 0.15, 0.5, 0.99]), seed=st.integers(0, 2**32 - 1))
+@given(
+    sentences=SENTENCES,
+    prob=st.sampled_from([0.05, 0.15, 0.5, 0.99]),
+    seed=st.integers(0, 2**32 - 1),
+)
 def test_the_share_of_a_sentence_is_predicted(sentences, prob, seed):
     ids, changed, labels = masked(sentences, masked_lm_prob=prob, seed=seed)
     predicted = labels != NOT_PREDICTED
@@ -80,7 +94,9 @@ def test_epochs_have_all_sentences_and_resume_in_their_order():
     whole = list(pretrain.masked_batches(pieces, TOKENIZER, OPTIONS).take(11))
     rows, numbers = [], []
     for inputs, labels in whole:
-        ids = np.where(labels.numpy() == NOT_PREDICTED, inputs["input_word_ids"].numpy(), labels.numpy())
+        ids = np.where(
+            labels.numpy() == NOT_PREDICTED, inputs["input_word_ids"].numpy(), labels.numpy()
+        )
         rows += (ids[:, 1] - 5).tolist()
         numbers += inputs["occurrence"].numpy().tolist()
     assert numbers == [*range(88)]

@@ -15,12 +15,17 @@ from tests.bert_flow_tf.sample_pairs import make_pairs
 
 def token_batches(pairs, tokenizer, skip_steps=0, rows=slice(None), seed=3, pad=False):
     pack = functools.partial(tokenizer.pack, max_seq_length=10, pad_to_max=pad)
-    return input_pipeline.token_batches(pairs, ordered(len(pairs.labels), 4, seed), pack, skip_steps, rows)
+    return input_pipeline.token_batches(
+        pairs, ordered(len(pairs.labels), 4, seed), pack, skip_steps, rows
+    )
 
 
 def batch_labels(pairs, tokenizer, steps, **options):
     pairs = input_pipeline.Pairs(pairs.pieces, np.arange(len(pairs.labels)))
-    return [labels.numpy().tolist() for _, labels in token_batches(pairs, tokenizer, **options).take(steps)]
+    return [
+        labels.numpy().tolist()
+        for _, labels in token_batches(pairs, tokenizer, **options).take(steps)
+    ]
 
 
 def test_copies_of_a_pair_have_a_masked_token_each(tokenizer):
@@ -47,7 +52,10 @@ def test_a_run_has_labelled_pairs_and_copies_of_each(tokenizer, tmp_path):
 def test_the_fingerprint_tells_texts_and_labels_apart(tokenizer):
     pairs = make_pairs(tokenizer)
     assert input_pipeline.fingerprint(pairs) == input_pipeline.fingerprint(make_pairs(tokenizer))
-    others = [make_pairs(tokenizer, max_seq_length=6), input_pipeline.Pairs(pairs.pieces, pairs.labels[::-1])]
+    others = [
+        make_pairs(tokenizer, max_seq_length=6),
+        input_pipeline.Pairs(pairs.pieces, pairs.labels[::-1]),
+    ]
     assert len({input_pipeline.fingerprint(one) for one in [pairs, *others]}) == 3
 
 
@@ -100,7 +108,10 @@ def test_embeddings_ahead_are_of_the_same_pairs_and_numbers(tokenizer, monkeypat
 
         order = ordered(len(pairs.labels), 4, seed=3)
         batches = list(input_pipeline.embedded_batches(pairs, order, embed, 2, 7, skip_steps, rows))
-        arrays = [inputs["embedding"].numpy() for inputs, _ in batches], [labels.numpy() for _, labels in batches]
+        arrays = (
+            [inputs["embedding"].numpy() for inputs, _ in batches],
+            [labels.numpy() for _, labels in batches],
+        )
         return *map(np.stack, arrays), calls
 
     embeddings, labels, calls = embedded()
@@ -109,7 +120,8 @@ def test_embeddings_ahead_are_of_the_same_pairs_and_numbers(tokenizer, monkeypat
     assert [len(numbers) for numbers in calls] == [24, 24, 8]
     np.testing.assert_array_equal(embeddings[..., 0], first_ids.reshape(-1, 2)[labels.astype(int)])
     np.testing.assert_array_equal(embeddings[..., 1], np.arange(56).reshape(7, 4, 2))
-    # A resumed run computes the sentences of its first group together again; a worker computes its rows alone.
+    # A resumed run computes the sentences of its first group together again; a worker computes its
+    # rows alone.
     for skip_steps, rows, expected in ((4, slice(None), calls[1:]), (0, slice(1, 4), None)):
         found, its_labels, later = embedded(skip_steps, rows)
         np.testing.assert_array_equal(found, embeddings[skip_steps:, rows])

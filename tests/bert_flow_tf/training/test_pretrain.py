@@ -21,7 +21,12 @@ from bert_flow_tf.training.pretrain import run_folder
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
-SENTENCES = [f"{a} {b} {c} ." for a in ("The", "the") for b in ("cat", "cats") for c in ("sat", "cat", "the", ". .")]
+SENTENCES = [
+    f"{a} {b} {c} ."
+    for a in ("The", "the")
+    for b in ("cat", "cats")
+    for c in ("sat", "cat", "the", ". .")
+]
 # Of the encoder with dropout .5, which is drawn again by every sentence's number.
 SETTINGS = {
     "steps": 10,
@@ -79,7 +84,9 @@ def test_replicas_of_one_global_batch_learn_the_same(whole, small_source, tmp_pa
     assert on_2.model.encoder.fine_tuning == results.model.encoder.fine_tuning
     for name in ("loss", "grad_norm"):
         # The last step is logged.
-        (one,), (two,) = (small_runs.logged(run_folder(folder), name) for folder in (out, tmp_path / "on_2"))
+        (one,), (two,) = (
+            small_runs.logged(run_folder(folder), name) for folder in (out, tmp_path / "on_2")
+        )
         assert two == pytest.approx(one, rel=1e-5)
     assert on_2.dev_losses == pytest.approx(results.dev_losses, abs=1e-5)
     for name, value in weights(tmp_path / "on_2").items():
@@ -90,7 +97,11 @@ def test_interrupted_twice_it_ends_in_the_same_bits(whole, small_source, tmp_pat
     results, out = whole
     again, said = tmp_path / "encoder", []
     with pytest.raises(KeyboardInterrupt):
-        run(small_source, again, report=lambda line: line.startswith("step 5") and signal.raise_signal(signal.SIGTERM))
+        run(
+            small_source,
+            again,
+            report=lambda line: line.startswith("step 5") and signal.raise_signal(signal.SIGTERM),
+        )
     assert not again.exists()
 
     def write(*arguments):
@@ -109,7 +120,9 @@ def test_interrupted_twice_it_ends_in_the_same_bits(whole, small_source, tmp_pat
     assert names == {"config.json", "dev_losses.json", "train_results.json"}
 
 
-def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, small_encoder_dir, tmp_path, capsys):
+def test_a_run_of_other_settings_is_kept_without_overwrite(
+    whole, small_source, small_encoder_dir, tmp_path, capsys
+):
     _, out = whole
     with user_error(f"{out}: exists"):
         run(small_source, out)
@@ -122,10 +135,16 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     shutil.copytree(out, copy)
     started = BertFlow.from_hub(small_encoder_dir, pooling="cls", max_seq_length=9)
     capsys.readouterr()
-    model = started.pretrain(SENTENCES, copy, PretrainSettings(**SETTINGS | {"seed": 5, "steps": 3}), overwrite=True)
+    model = started.pretrain(
+        SENTENCES, copy, PretrainSettings(**SETTINGS | {"seed": 5, "steps": 3}), overwrite=True
+    )
     assert "step" not in capsys.readouterr().err
     assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 5
-    assert (model.sentence_embedding_type, model.max_seq_length, model.source.bert_hub) == ("cls", 9, str(copy))
+    assert (model.sentence_embedding_type, model.max_seq_length, model.source.bert_hub) == (
+        "cls",
+        9,
+        str(copy),
+    )
     assert np.abs(model.encode("the cat") - started.encode("the cat")).max() > 1e-2
 
 
@@ -134,10 +153,14 @@ def test_one_sentence_has_no_dev_loss(small_source, tmp_path):
 
 
 def test_a_checkpoint_is_removed_with_its_index_first(tmp_path, monkeypatch):
-    names = [f"model.ckpt-{step}.{end}" for step in (4, 9) for end in ("data-00000-of-00001", "index")]
+    names = [
+        f"model.ckpt-{step}.{end}" for step in (4, 9) for end in ("data-00000-of-00001", "index")
+    ]
     for name in names:
         (tmp_path / name).touch()
     removed, unlink = [], pathlib.Path.unlink
-    monkeypatch.setattr(pathlib.Path, "unlink", lambda path: (removed.append(path.suffix), unlink(path)))
+    monkeypatch.setattr(
+        pathlib.Path, "unlink", lambda path: (removed.append(path.suffix), unlink(path))
+    )
     pretraining._remove_checkpoints(tmp_path)
     assert removed[:2] == [".index"] * 2 and not list(tmp_path.iterdir())

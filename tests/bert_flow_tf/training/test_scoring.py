@@ -24,7 +24,11 @@ def make_run(tiny_source, tmp_path_factory):
     stsb_dir, models = small_runs.write_stsb(tmp_path_factory.mktemp("stsb")), {}
 
     def make(output, task=STSB, **changes):
-        values = {"task_name": task.name, "data_dir": str(stsb_dir), "output_parent_dir": str(output)}
+        values = {
+            "task_name": task.name,
+            "data_dir": str(stsb_dir),
+            "output_parent_dir": str(output),
+        }
         values |= {"exp_name": "run", "max_seq_length": 12, "do_eval": True}
         settings = RunSettings.of(**values | changes)
         run = Run(settings.output_dir, settings)
@@ -51,9 +55,14 @@ def test_predictions_are_cosines_or_embeddings_of_splits(make_run, tmp_path):
     assert name == "test_pooled.tsv"
     for line, cosine in zip(pooled, lines, strict=True):
         a, b = map(np.array, json.loads(line).values())
-        assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) == pytest.approx(float(cosine), abs=1e-5)
+        assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) == pytest.approx(
+            float(cosine), abs=1e-5
+        )
     # A full prediction is test, then dev, then train.
-    full, dev = write(tmp_path / "b", do_predict_on_full=True)[1], write(tmp_path / "c", do_predict_on_dev=True)[1]
+    full, dev = (
+        write(tmp_path / "b", do_predict_on_full=True)[1],
+        write(tmp_path / "c", do_predict_on_dev=True)[1],
+    )
     assert len(full) == 7 + 10 + 24
     # Batches differ, so last bits may.
     np.testing.assert_allclose(np.float64(full[:17]), np.float64(lines + dev), atol=2e-6)
@@ -67,12 +76,21 @@ def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monk
     rows = [[*"-------", "w1", "w2", score] for score in ("5", "0", "2.5")]
     small_runs.write_tsv(tmp_path / "dev.tsv", [small_runs.STSB_HEADER, *rows])
     third, tiny = 1 / 3, 1e-5
-    values = {"cos_similarity": [third, 0, third / 2], "embedding_a": [[third, -2]] * 3, "embedding_b": [[tiny, 0]] * 3}
+    values = {
+        "cos_similarity": [third, 0, third / 2],
+        "embedding_a": [[third, -2]] * 3,
+        "embedding_b": [[tiny, 0]] * 3,
+    }
     values |= {"example_loss": [third, tiny, 0.5], "flow_example_loss": [1.5, -1, 1e6]}
     outputs = {name: np.array(rows, np.float32) for name, rows in values.items()}
     monkeypatch.setattr(scoring.Trained, "outputs", lambda *_: outputs)
     for pooled in (False, True):
-        changes = {"data_dir": str(tmp_path), "do_predict_on_dev": True, "predict_pool": pooled, "eval_batch_size": 2}
+        changes = {
+            "data_dir": str(tmp_path),
+            "do_predict_on_dev": True,
+            "predict_pool": pooled,
+            "eval_batch_size": 2,
+        }
         run, trained = make_run(tmp_path, **changes)
         run.predict(trained)
     run.evaluate(trained)
@@ -80,7 +98,8 @@ def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monk
     assert {path.name: path.read_text() for path in run.folder.glob("*.t??")} == {
         "dev_results.tsv": "0.33333334\n0.0\n0.16666667\n",
         "dev_pooled.tsv": '{"embedding_a": [0.333333, -2.0], "embedding_b": [1e-05, 0.0]}\n' * 3,
-        "eval_results.txt": "eval_loss = 0.27778113\neval_loss_flow = 333333.5\neval_loss_total = 333333.78\n"
+        "eval_results.txt": "eval_loss = 0.27778113\neval_loss_flow = 333333.5\neval_loss_total = "
+        "333333.78\n"
         "eval_pearsonr = 1.0\nglobal_step = 12\nloss = 0.33333585\n",
     }
 
@@ -90,10 +109,14 @@ def test_evaluation_has_scaled_labels_and_both_sentences_bits(make_run, tmp_path
     found, examples = run.evaluated(scorer), read_split(STSB, run.settings.data.data_dir, "dev")
     gold = examples.labels / 5
     cosines = scorer.outputs(examples, STSB)["cos_similarity"]
-    assert found["eval_pearsonr"] == pytest.approx(stats.pearsonr(cosines, gold).statistic, abs=1e-5)
+    assert found["eval_pearsonr"] == pytest.approx(
+        stats.pearsonr(cosines, gold).statistic, abs=1e-5
+    )
     assert found["eval_loss"] == pytest.approx(((cosines - gold) ** 2).mean(), abs=1e-5)
     u = make_run(tmp_path)[1].outputs(examples, STSB)
-    bits = scorer.model.flow.bits_per_dim(u["embedding_a"]) + scorer.model.flow.bits_per_dim(u["embedding_b"])
+    bits = scorer.model.flow.bits_per_dim(u["embedding_a"]) + scorer.model.flow.bits_per_dim(
+        u["embedding_b"]
+    )
     assert found["eval_loss_flow"] == pytest.approx(np.mean(bits), rel=1e-5)
 
 
@@ -101,7 +124,8 @@ def test_evaluation_of_classes_is_their_accuracy(make_run, tmp_path):
     task = get_task("mnli")
     data = small_runs.write_mnli(tmp_path / "mnli")
     run, scorer = make_run(tmp_path, task=task, data_dir=str(data))
-    # The further apart a pair is, the more it is of the last class. The last has four pairs, the first has one.
+    # The further apart a pair is, the more it is of the last class. The last has four pairs, the
+    # first has one.
     weights = np.zeros(scorer.model.output_weights.shape, np.float32)
     weights[:, 64:] = np.array([[-1.0], [0.0], [1.0]])
     scorer.model.output_weights.assign(weights)
@@ -118,7 +142,10 @@ def test_evaluation_of_classes_is_their_accuracy(make_run, tmp_path):
 
 @pytest.mark.differs("`--auc`")
 def test_auc_flag_adds_the_area_under_the_curve(make_run, tmp_path):
-    task, header = get_task("mrpc-regression"), ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
+    task, header = (
+        get_task("mrpc-regression"),
+        ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+    )
     pairs = small_runs.random_pairs(8, small_runs.TINY_WORDS, 3)
     rows = [["1" if share > 0.5 else "0", "1", "2", a, b] for a, b, share in pairs]
     small_runs.write_tsv(tmp_path / "dev.tsv", [header, *rows])
@@ -142,6 +169,11 @@ def test_what_could_only_fail_later_is_named_before(tmp_path):
         ({"do_train": True, "early_stopping": True}, "dev.tsv: no such file"),
         ({"do_predict": True}, "test.tsv: no such file"),
     ):
-        values = {"task_name": "STS-B", "data_dir": str(tmp_path), "output_parent_dir": "out", "bert_hub": "demo"}
+        values = {
+            "task_name": "STS-B",
+            "data_dir": str(tmp_path),
+            "output_parent_dir": "out",
+            "bert_hub": "demo",
+        }
         with user_error(message):
             check(RunSettings.of(**values | changes))

@@ -14,7 +14,11 @@ from tests.refusals import user_error
     ("text", "found"),
     [
         ("", Cluster(0, 1)),
-        ('{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}}', Cluster(1, 2)),
+        (
+            '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", '
+            '"index": 0}}',
+            Cluster(1, 2),
+        ),
         ("{", None),
         ('{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}', None),
     ],
@@ -34,10 +38,18 @@ runpy.run_module("bert_flow_tf.run_siamese", run_name="__main__")
 
 
 def test_workers_train_the_same_model_as_one_process(tmp_path, small_encoder_dir):
-    # Encoder and flow, which begins with the data's scale, with dropout and a batch that does not divide.
-    changes = {"num_examples": 6, "train_batch_size": 9, "num_train_epochs": 1.5, "early_stopping": True}
+    # Encoder and flow, which begins with the data's scale, with dropout and a batch that does not
+    # divide.
+    changes = {
+        "num_examples": 6,
+        "train_batch_size": 9,
+        "num_train_epochs": 1.5,
+        "early_stopping": True,
+    }
     changes |= {"flow_ddi": True}
-    values = small_runs.flow_values(tmp_path, small_encoder_dir, do_eval=True, do_predict=True) | changes
+    values = (
+        small_runs.flow_values(tmp_path, small_encoder_dir, do_eval=True, do_predict=True) | changes
+    )
     together = small_runs.as_flags(values, exp_name="together")
     workers = small_runs.start_workers((together,), (together, _WRITES_NO_CHECKPOINT))
     alone = small_runs.run(values, exp_name="alone")
@@ -47,5 +59,7 @@ def test_workers_train_the_same_model_as_one_process(tmp_path, small_encoder_dir
     small_runs.assert_same_training(together, alone)
     for name in ("eval_results.txt", "test_results.tsv", "early_stopping.json"):
         texts = [(run_dir / name).read_text() for run_dir in (together, alone)]
-        found, expected = ([float(number) for number in re.findall(r"[-+.\de]*\d", text)] for text in texts)
+        found, expected = (
+            [float(number) for number in re.findall(r"[-+.\de]*\d", text)] for text in texts
+        )
         assert found == pytest.approx(expected, abs=1e-4)

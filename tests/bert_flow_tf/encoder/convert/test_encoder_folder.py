@@ -40,7 +40,9 @@ def place(golden_dir, tiny_encoder_dir, require, tmp_path_factory):
     succeeds("convert", "--tf1_checkpoint", golden_dir / "bert_tiny", "--out", root / "tf1")
     theirs = golden_dir / "transformers" / "sentence_transformer"
     succeeds("convert", "--huggingface", theirs, "--out", root / "huggingface")
-    BertFlow.from_hub(tiny_encoder_dir, pooling="paper-cls", max_seq_length=LENGTH).save(root / "saved")
+    BertFlow.from_hub(tiny_encoder_dir, pooling="paper-cls", max_seq_length=LENGTH).save(
+        root / "saved"
+    )
     (root / "text.txt").write_text("a cat\nthe cats sat\n" * 8)
     succeeds("pretrain", "--bert_hub", tiny_encoder_dir, "--text", root / "text.txt", "--out", root / "pretrained",
              "--steps", 2, "--num_warmup_steps", 0, "--max_seq_length", 8)  # fmt: skip
@@ -56,7 +58,9 @@ def test_other_libraries_give_the_same_ids_layers_and_embeddings(place, golden_d
     names = {"tf1": "avg", "huggingface": "avg", "saved/encoder": "paper-cls", "pretrained": "avg"}
     environment = peer_environment() | {"PYTHONPATH": ""}
     command = [str(python), "-c", THEIRS, *names]
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     for name, pooling in names.items():
         model, found = (
@@ -68,7 +72,9 @@ def test_other_libraries_give_the_same_ids_layers_and_embeddings(place, golden_d
         outputs = model.encoder._encoder(tokens)
         words = tokens["input_mask"].numpy().astype(bool)
         for ours, theirs in zip(outputs["encoder_outputs"], found["layers"], strict=True):
-            assert np.abs(ours[words] - theirs[words]).max() <= 1e-5 * np.abs(theirs[words]).max(), name
+            assert (
+                np.abs(ours[words] - theirs[words]).max() <= 1e-5 * np.abs(theirs[words]).max()
+            ), name
         assert np.abs(outputs["pooled_output"] - found["pooled"]).max() <= 1e-5, name
         own = model.encode(texts)
         assert np.abs(own - found["embeddings"]).max() <= 1e-5 * np.abs(own).max(), name
@@ -83,7 +89,9 @@ def test_a_folder_keeps_what_it_was_made_from(place, golden_dir, tiny_source):
     assert (ours.fingerprint, ours.record) == (theirs.fingerprint, theirs.record)
     assert (ours.record.pooling, ours.record.max_seq_length) == ("avg", 12)
     learned = resolve_encoder(bert_hub=place / "pretrained").record
-    assert learned.started_from == tiny_source.fingerprint and learned.training.settings["steps"] == 2
+    assert (
+        learned.started_from == tiny_source.fingerprint and learned.training.settings["steps"] == 2
+    )
 
 
 def test_tf_hubs_export_is_read_again_as_the_same_encoder(place, tiny_source, require):

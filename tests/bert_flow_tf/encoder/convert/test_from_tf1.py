@@ -14,8 +14,12 @@ KERNEL = "bert/encoder/layer_1/output/dense/kernel"
 
 
 @pytest.mark.differs("A partial")
-def test_other_parts_of_a_training_checkpoint_are_left_out(golden_dir, write_tf1_checkpoint, tmp_path):
-    config_file, vocab_file = (golden_dir / "bert_tiny" / name for name in ("bert_config.json", "vocab.txt"))
+def test_other_parts_of_a_training_checkpoint_are_left_out(
+    golden_dir, write_tf1_checkpoint, tmp_path
+):
+    config_file, vocab_file = (
+        golden_dir / "bert_tiny" / name for name in ("bert_config.json", "vocab.txt")
+    )
     reader = tf.train.load_checkpoint(str(golden_dir / "bert_tiny" / "bert_model.ckpt"))
     arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     word = "bert/embeddings/word_embeddings"
@@ -42,7 +46,10 @@ def test_other_parts_of_a_training_checkpoint_are_left_out(golden_dir, write_tf1
     [
         ({"a": np.ones([2, 3])}, "variable b: missing"),
         ({"a": np.ones([2, 3]), "b": np.ones(1), "c": np.ones(1)}, "variable c: unexpected"),
-        ({"a": np.ones([3, 2]), "b": np.ones(1)}, "variable a: found shape [3, 2], expected [2, 3]"),
+        (
+            {"a": np.ones([3, 2]), "b": np.ones(1)},
+            "variable a: found shape [3, 2], expected [2, 3]",
+        ),
         ({"a": np.ones([2, 3]), "b": np.array([np.nan])}, "variable b holds NaN"),
     ],
 )

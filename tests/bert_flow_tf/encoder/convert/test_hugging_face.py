@@ -42,7 +42,12 @@ def test_old_names_extras_and_half_precision_are_read(tensors, small_hugging_fac
         ("bert", "model.safetensors", None, ["model.safetensors: missing"]),
         ("bert", "model.safetensors", b"\x80\x04pickle", ["model.safetensors: cannot be read"]),
         ("bert", "config.json", {"num_hidden_layers": 3}, ["variable encoder.layer.2.", "missing"]),
-        ("bert", "config.json", {"model_type": "roberta"}, ["model_type: found roberta", "bert or distilbert"]),
+        (
+            "bert",
+            "config.json",
+            {"model_type": "roberta"},
+            ["model_type: found roberta", "bert or distilbert"],
+        ),
         ("bert", "config.json", {"position_embedding_type": "relative_key"}, ["'relative_key'"]),
         ("distilbert", "tokenizer.json", None, ["vocab.txt: no such file"]),
         ("bert_masked_lm_sharded", "model-00002-of-00003.safetensors", None, ["missing"]),
@@ -53,8 +58,14 @@ def test_a_folder_that_does_not_fit_is_named(golden_dir, tmp_path, model, name, 
     if content is None:
         (folder / name).unlink()
     else:
-        changed = content if isinstance(content, bytes) else json.loads((folder / name).read_text()) | content
-        (folder / name).write_bytes(changed if isinstance(changed, bytes) else json.dumps(changed).encode())
+        changed = (
+            content
+            if isinstance(content, bytes)
+            else json.loads((folder / name).read_text()) | content
+        )
+        (folder / name).write_bytes(
+            changed if isinstance(changed, bytes) else json.dumps(changed).encode()
+        )
     with user_error(str(folder), *parts):
         read_hugging_face(folder)
 

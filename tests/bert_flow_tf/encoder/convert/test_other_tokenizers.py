@@ -23,7 +23,14 @@ TEXTS = [
         "covid19 COVID19x",
         "<USER> says C++, <user>",
     ),
-    *("Straße $1.50 a^b", "é à́̂̃b", "tab\tand\nline", "😀 emoji", "#hashtag @mention", "x\u200dy\ufffd"),
+    *(
+        "Straße $1.50 a^b",
+        "é à́̂̃b",
+        "tab\tand\nline",
+        "😀 emoji",
+        "#hashtag @mention",
+        "x\u200dy\ufffd",
+    ),
 ]
 THEIRS = """
 import json, sys
@@ -37,7 +44,13 @@ np.savez("theirs.npz", **{
 
 
 def added(i, content, **flags):
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
+    plain = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": True,
+        "special": False,
+    }
     return {"id": i, "content": content, **plain, **flags}
 
 
@@ -47,7 +60,10 @@ def tokens(*tokens):
 
 def modules(*names):
     types = [f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling", *names)]
-    return [{"idx": i, "name": f"{i}", "path": f"{i}_" * (i > 0), "type": kind} for i, kind in enumerate(types)]
+    return [
+        {"idx": i, "name": f"{i}", "path": f"{i}_" * (i > 0), "type": kind}
+        for i, kind in enumerate(types)
+    ]
 
 
 POOLING = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
@@ -64,23 +80,51 @@ KINDS = {
         {CONFIG: {"tokenize_chinese_chars": False}},
         TextRules(do_lower_case=True, tokenize_chinese_chars=False),
     ),
-    "no_strip": ("bert", {CONFIG: {"strip_accents": False}}, TextRules(do_lower_case=True, strip_accents=False)),
-    "by_config": ("bert_cased_gelu_new", {CONFIG: {"do_lower_case": True}}, TextRules(do_lower_case=True)),
-    "added": (
+    "no_strip": (
         "bert",
-        {CONFIG: tokens(added(433, "covid19"), added(434, "<USER>", normalized=False), added(435, "C++"))},
-        TextRules(do_lower_case=True, added_tokens={"covid19": True, "<USER>": False, "C++": True}),
+        {CONFIG: {"strip_accents": False}},
+        TextRules(do_lower_case=True, strip_accents=False),
     ),
-    "normalize": ("bert", {MODULES: modules("Normalize"), "1_/config.json": POOLING}, TextRules(do_lower_case=True)),
-    "prompts": (
-        "bert",
-        {MODULES: modules(), "1_/config.json": POOLING, "config_sentence_transformers.json": PROMPTS},
+    "by_config": (
+        "bert_cased_gelu_new",
+        {CONFIG: {"do_lower_case": True}},
         TextRules(do_lower_case=True),
     ),
-    "length_of_tokenizer": ("bert", {CONFIG: {"model_max_length": 7}}, TextRules(do_lower_case=True)),
+    "added": (
+        "bert",
+        {
+            CONFIG: tokens(
+                added(433, "covid19"), added(434, "<USER>", normalized=False), added(435, "C++")
+            )
+        },
+        TextRules(do_lower_case=True, added_tokens={"covid19": True, "<USER>": False, "C++": True}),
+    ),
+    "normalize": (
+        "bert",
+        {MODULES: modules("Normalize"), "1_/config.json": POOLING},
+        TextRules(do_lower_case=True),
+    ),
+    "prompts": (
+        "bert",
+        {
+            MODULES: modules(),
+            "1_/config.json": POOLING,
+            "config_sentence_transformers.json": PROMPTS,
+        },
+        TextRules(do_lower_case=True),
+    ),
+    "length_of_tokenizer": (
+        "bert",
+        {CONFIG: {"model_max_length": 7}},
+        TextRules(do_lower_case=True),
+    ),
     "old_length": (
         "bert",
-        {MODULES: modules(), "1_/config.json": POOLING, "sentence_distilbert_config.json": {"max_seq_length": 7}},
+        {
+            MODULES: modules(),
+            "1_/config.json": POOLING,
+            "sentence_distilbert_config.json": {"max_seq_length": 7},
+        },
         TextRules(do_lower_case=True),
     ),
 }
@@ -91,7 +135,9 @@ def folder_of(golden_dir, tmp_path_factory):
     """Return a function that copies a golden folder and changes its files."""
 
     def change(golden, files):
-        folder = shutil.copytree(golden_dir / "transformers" / golden, tmp_path_factory.mktemp("kinds") / "model")
+        folder = shutil.copytree(
+            golden_dir / "transformers" / golden, tmp_path_factory.mktemp("kinds") / "model"
+        )
         vocabulary = folder / "vocab.txt"
         if "added_tokens_decoder" in files.get(CONFIG, {}):
             # The new tokens take the ids of the last three pieces.
@@ -122,7 +168,9 @@ def test_sentence_transformers_gives_the_same_embeddings(folder_of, require, tmp
     (tmp_path / "texts.json").write_text(json.dumps(TEXTS))
     environment = peer_environment() | {"PYTHONPATH": ""}
     command = [str(python), "-c", THEIRS, *KINDS]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = np.load(tmp_path / "theirs.npz")
     for kind in KINDS:
@@ -143,7 +191,10 @@ LIBRARY, BERT_SETTINGS = "config_sentence_transformers.json", "sentence_bert_con
     ("files", "parts"),
     [
         ({"config.json": {"is_decoder": True}}, ["config.json: is_decoder: found true"]),
-        ({"config.json": {"quantization_config": {"load_in_8bit": True}}}, ["config.json", "$.quantization_config"]),
+        (
+            {"config.json": {"quantization_config": {"load_in_8bit": True}}},
+            ["config.json", "$.quantization_config"],
+        ),
         ({CONFIG: {"truncation_side": "left"}}, [CONFIG, "'left'", "$.truncation_side"]),
         ({CONFIG: {"padding_side": "left"}}, [CONFIG, "'left'", "$.padding_side"]),
         ({"adapter_config.json": {"peft_type": "LORA"}}, ["adapter_config.json: found an adapter"]),
@@ -152,9 +203,18 @@ LIBRARY, BERT_SETTINGS = "config_sentence_transformers.json", "sentence_bert_con
             {MODULES: modules(), LIBRARY: {"default_prompt_name": "b"}},
             ["default_prompt_name: found b, expected one of"],
         ),
-        ({MODULES: modules(), BERT_SETTINGS: {"tokenizer_args": {"a": 1}}}, [BERT_SETTINGS, "$.tokenizer_args"]),
-        ({MODULES: modules(), BERT_SETTINGS: {"model_args": {"hidden_act": "relu"}}}, ["'hidden_act'", "$.model_args"]),
-        ({MODULES: [{"type": "mine.Transformer", "path": ""}]}, [MODULES, "found mine.Transformer"]),
+        (
+            {MODULES: modules(), BERT_SETTINGS: {"tokenizer_args": {"a": 1}}},
+            [BERT_SETTINGS, "$.tokenizer_args"],
+        ),
+        (
+            {MODULES: modules(), BERT_SETTINGS: {"model_args": {"hidden_act": "relu"}}},
+            ["'hidden_act'", "$.model_args"],
+        ),
+        (
+            {MODULES: [{"type": "mine.Transformer", "path": ""}]},
+            [MODULES, "found mine.Transformer"],
+        ),
     ],
 )
 def test_settings_that_would_change_embeddings_are_refused(folder_of, files, parts):
@@ -167,10 +227,22 @@ def test_settings_that_would_change_embeddings_are_refused(folder_of, files, par
     ("golden", "files", "parts"),
     [
         ("distilbert", {TOKENIZER: NO_SPECIAL, CONFIG: FAST}, ["post_processor: found the ids"]),
-        ("bert", {CONFIG: {"tokenizer_class": "BertJapaneseTokenizer"}}, ["found BertJapaneseTokenizer"]),
-        ("bert", {CONFIG: tokens(added(433, "xyzzy", lstrip=True))}, ["added token 'xyzzy': found lstrip"]),
+        (
+            "bert",
+            {CONFIG: {"tokenizer_class": "BertJapaneseTokenizer"}},
+            ["found BertJapaneseTokenizer"],
+        ),
+        (
+            "bert",
+            {CONFIG: tokens(added(433, "xyzzy", lstrip=True))},
+            ["added token 'xyzzy': found lstrip"],
+        ),
         ("bert", {CONFIG: tokens(added(450, "xyzzy"))}, ["found id 450, expected 433"]),
-        ("distilbert", {TOKENIZER: {"normalizer": None}, CONFIG: FAST}, ["normalizer: ", "from piece", "in TF1"]),
+        (
+            "distilbert",
+            {TOKENIZER: {"normalizer": None}, CONFIG: FAST},
+            ["normalizer: ", "from piece", "in TF1"],
+        ),
         (
             "distilbert",
             {TOKENIZER: {"pre_tokenizer": {"type": "WhitespaceSplit"}}, CONFIG: FAST},
@@ -181,7 +253,11 @@ def test_settings_that_would_change_embeddings_are_refused(folder_of, files, par
             {TOKENIZER: {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["[UNK]", 0.0]]}}},
             ["found Unigram, expected WordPiece"],
         ),
-        ("bert_cased_gelu_new", {CONFIG: {"tokenizer_class": None}, "config.json": {"model_type": "mpnet"}}, ["mpnet"]),
+        (
+            "bert_cased_gelu_new",
+            {CONFIG: {"tokenizer_class": None}, "config.json": {"model_type": "mpnet"}},
+            ["mpnet"],
+        ),
     ],
 )
 def test_other_tokenizers_are_refused(folder_of, golden, files, parts):
@@ -190,14 +266,18 @@ def test_other_tokenizers_are_refused(folder_of, golden, files, parts):
         read_hugging_face(folder)
 
 
-@pytest.mark.parametrize(("length", "expected"), [(7, 7), (24, None), (200, None), (1e30, None), (None, None)])
+@pytest.mark.parametrize(
+    ("length", "expected"), [(7, 7), (24, None), (200, None), (1e30, None), (None, None)]
+)
 def test_a_tokenizers_length_holds_below_the_positions(folder_of, length, expected):
     folder = folder_of("bert", {CONFIG: {"model_max_length": length}})
     assert read_hugging_face(folder).record.max_seq_length == expected
 
 
 def test_a_cased_vocabulary_needs_its_case(golden_dir, tmp_path):
-    folder = shutil.copytree(golden_dir / "transformers" / "bert_cased_gelu_new", tmp_path / "model")
+    folder = shutil.copytree(
+        golden_dir / "transformers" / "bert_cased_gelu_new", tmp_path / "model"
+    )
     (folder / CONFIG).unlink()
     with user_error(f"{folder / CONFIG}: do_lower_case: missing"):
         read_hugging_face(folder)

@@ -7,13 +7,18 @@ import pytest
 from bert_flow_tf.encoder.convert.hugging_face import sentence_transformer
 from tests.refusals import user_error
 
-BERT, POOLING, SETTINGS = "0_Transformer", "1_Pooling/config.json", "0_Transformer/sentence_bert_config.json"
+BERT, POOLING, SETTINGS = (
+    "0_Transformer",
+    "1_Pooling/config.json",
+    "0_Transformer/sentence_bert_config.json",
+)
 
 
 def write(folder, files, kinds=("Transformer", "Pooling", "Normalize"), **pooling):
     paths = [BERT, *(f"{i}_{kind}" for i, kind in enumerate(kinds[1:], start=1))]
     modules = [
-        {"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in zip(kinds, paths, strict=True)
+        {"type": f"sentence_transformers.models.{kind}", "path": path}
+        for kind, path in zip(kinds, paths, strict=True)
     ]
     pooling = pooling or {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
     for name, content in ({"modules.json": modules, POOLING: pooling} | files).items():
@@ -26,12 +31,18 @@ def write(folder, files, kinds=("Transformer", "Pooling", "Normalize"), **poolin
 def test_settings_of_older_and_newer_versions_are_read(tmp_path):
     assert sentence_transformer(tmp_path) == ("", {})
     older = write(tmp_path / "older", {SETTINGS: {"max_seq_length": 128, "do_lower_case": False}})
-    assert sentence_transformer(older) == (BERT, {"pooling": "avg", "max_seq_length": 128, "normalize": True})
+    assert sentence_transformer(older) == (
+        BERT,
+        {"pooling": "avg", "max_seq_length": 128, "normalize": True},
+    )
     # Without a length of the folder, the least of tokenizer and positions counts.
     lengths = {f"{BERT}/config.json": {"max_position_embeddings": 512}}
     lengths[f"{BERT}/tokenizer_config.json"] = {"model_max_length": 256}
     newer = write(tmp_path / "newer", lengths, ("Transformer", "Pooling"), pooling_mode="cls")
-    assert sentence_transformer(newer) == (BERT, {"pooling": "paper-cls", "max_seq_length": 256, "normalize": False})
+    assert sentence_transformer(newer) == (
+        BERT,
+        {"pooling": "paper-cls", "max_seq_length": 256, "normalize": False},
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +50,11 @@ def test_settings_of_older_and_newer_versions_are_read(tmp_path):
     [
         ({}, {"kinds": ("Transformer", "Pooling", "Dense")}, ["modules.json", "Dense"]),
         ({}, {"pooling_mode": "max"}, [POOLING, "pooling_mode: found max"]),
-        ({}, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, ["found pooling_mode_cls_token and"]),
+        (
+            {},
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            ["found pooling_mode_cls_token and"],
+        ),
         ({SETTINGS: {"do_lower_case": True}}, {}, [SETTINGS, "do_lower_case: found true"]),
         ({SETTINGS: {"max_seq_length": -1}}, {}, [SETTINGS, "max_seq_length: found -1"]),
         (
@@ -57,7 +72,10 @@ def test_unsupported_settings_are_named(tmp_path, files, changes, parts):
 @pytest.mark.parametrize(
     ("modules", "found"),
     [
-        ([{"type": "a.Transformer", "path": "../secret"}], "modules.json: path: found ../secret, expected a folder in"),
+        (
+            [{"type": "a.Transformer", "path": "../secret"}],
+            "modules.json: path: found ../secret, expected a folder in",
+        ),
         ([{"type": "a.Transformer", "path": "/secret"}], "modules.json: path: found /secret"),
         ([{"type": "a.Transformer", "path": 0}], "modules.json: cannot be read"),
         ([{"type": 1, "path": ""}], "modules.json: cannot be read"),

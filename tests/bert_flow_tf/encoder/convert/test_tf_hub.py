@@ -23,7 +23,10 @@ def save_wrapped(small_hub_dir, tmp_path):
     def save(change):
         bert = tf.saved_model.load(str(small_hub_dir / "encoder"))
         wrapped = tf.train.Checkpoint(
-            bert=bert, variables=bert.variables, trainable_variables=bert.trainable_variables, regularization_losses=[]
+            bert=bert,
+            variables=bert.variables,
+            trainable_variables=bert.trainable_variables,
+            regularization_losses=[],
         )
         wrapped.__call__ = tf.function(
             lambda inputs, training: change(bert(inputs, training=training)), autograph=False
@@ -43,7 +46,9 @@ def in_bfloat16(outputs):
 
 def test_a_bert_is_read_with_its_activation_and_case(small_hub_dir, small_source):
     source = resolve_encoder(bert_hub=small_hub_dir)
-    assert isinstance(source.pretrained, Pretrained) and source.fingerprint == small_source.fingerprint
+    assert (
+        isinstance(source.pretrained, Pretrained) and source.fingerprint == small_source.fingerprint
+    )
     assert (source.pretrained.config.hidden_act, source.record.do_lower_case) == ("gelu_erf", False)
     # The SavedModel does not show dropout's rates.
     assert source.pretrained.config.hidden_dropout_prob == 0.1
@@ -69,7 +74,9 @@ def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(save_wrapped, small_
     "change",
     [
         lambda outputs: outputs | {"pooled_output": 1.001 * outputs["pooled_output"]},
-        lambda outputs: outputs | {"encoder_outputs": [*outputs["encoder_outputs"], outputs["sequence_output"]]},
+        lambda outputs: (
+            outputs | {"encoder_outputs": [*outputs["encoder_outputs"], outputs["sequence_output"]]}
+        ),
     ],
 )
 def test_a_bert_with_other_outputs_is_not_computed_as_one(save_wrapped, change):
@@ -94,14 +101,21 @@ def test_a_vocabulary_larger_than_the_embeddings_is_named(small_hub_dir, tmp_pat
 
 
 def test_no_other_program_than_the_recorded_one_is_loaded(small_hub_dir, save_wrapped, tmp_path):
-    recorded, copy = resolve_encoder(bert_hub=small_hub_dir).files, shutil.copytree(small_hub_dir, tmp_path / "copy")
-    assert resolve_encoder(bert_hub=copy, recorded=recorded).files.files_digest == recorded.files_digest
+    recorded, copy = (
+        resolve_encoder(bert_hub=small_hub_dir).files,
+        shutil.copytree(small_hub_dir, tmp_path / "copy"),
+    )
+    assert (
+        resolve_encoder(bert_hub=copy, recorded=recorded).files.files_digest
+        == recorded.files_digest
+    )
     (copy / "encoder" / "saved_model.pb").write_bytes(b"loaded")
     with user_error(f"{copy}: fingerprint: found", recorded.fingerprint):
         resolve_encoder(bert_hub=copy, recorded=recorded)
     with user_error(f"{copy}: cannot be read"):
         resolve_encoder(bert_hub=copy)
-    # A saved model records the fingerprint alone, which for an encoder that is no BERT covers the program.
+    # A saved model records the fingerprint alone, which for an encoder that is no BERT covers the
+    # program.
     folder = save_wrapped(in_bfloat16)
     files = msgspec.structs.replace(resolve_encoder(bert_hub=folder).files, files_digest=None)
     assert resolve_encoder(bert_hub=folder, recorded=files).fingerprint == files.fingerprint
