@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     import tf_keras
     from absl import flags
 
-    from bert_flow_tf.model.siamese import SiameseBertFlow
+    from bert_flow_tf.original.siamese import SiameseBertFlow
 
     class Turns(tf_keras.callbacks.Callback):
         incoming, answer, left, started = requests(), None, 1, 0.0

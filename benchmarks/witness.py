@@ -20,14 +20,14 @@ import sys
 import numpy as np
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.calibrate import learning as fitting
+from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibrate.witness import Witness, witness
 from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
 from bert_flow_tf.evaluation.protocols import cosines, spearman
-from bert_flow_tf.evaluation.witness import Witness, witness
-from bert_flow_tf.runs.settings import FitSettings
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.training import fitting
 
 METHODS = ("flow", "whitening", "soft-whitening-0.1", "soft-whitening-1")
 Pairs = list[tuple[str, str, float]]

@@ -6,22 +6,32 @@ Importing the package does not load TensorFlow; the first use of one of its name
 original" in its documentation is the authors' TF1 code, <https://github.com/bohanli/BERT-flow>.
 """
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from glow.quiet import quiet_import
+from glow.lazy import import_name
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.calibrate.any_encoder import calibrate, compare, load_calibration
+    from bert_flow_tf.calibrate.settings import FitSettings
+    from bert_flow_tf.errors import UserError
+    from bert_flow_tf.scale.settings import ShardSettings
+    from bert_flow_tf.training.settings import PretrainSettings
+    from glow.calibrator import FlowCalibrator
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "BertFlow": "bert_flow_tf.api",
+    "FitSettings": "bert_flow_tf.calibrate.settings",
     "FlowCalibrator": "glow.calibrator",
+    "PretrainSettings": "bert_flow_tf.training.settings",
+    "ShardSettings": "bert_flow_tf.scale.settings",
     "UserError": "bert_flow_tf.errors",
+    "calibrate": "bert_flow_tf.calibrate.any_encoder",
+    "compare": "bert_flow_tf.calibrate.any_encoder",
+    "load_calibration": "bert_flow_tf.calibrate.any_encoder",
 }
-_MODULES |= dict.fromkeys(("calibrate", "compare", "load_calibration"), "bert_flow_tf.calibrated")
-_MODULES |= dict.fromkeys(
-    ("FitSettings", "PretrainSettings", "ShardSettings"), "bert_flow_tf.runs.settings"
-)
 __all__ = [
     "BertFlow",
     "FitSettings",
@@ -30,18 +40,14 @@ __all__ = [
     "ShardSettings",
     "UserError",
     "__version__",
+    "calibrate",
+    "compare",
+    "load_calibration",
 ]
-__all__ += ["calibrate", "compare", "load_calibration"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with quiet_import():
-        found = getattr(importlib.import_module(_MODULES[name]), name)
-    # The next access finds it here, without this function.
-    globals()[name] = found
-    return found
+    return import_name(name, _MODULES, globals())
 
 
 def __dir__() -> list[str]:

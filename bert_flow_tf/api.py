@@ -11,8 +11,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_flow_tf.calibrate import learning as fitting
+from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibrate.thresholds import threshold
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
+from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.similarities import (
     ENCODE_PRECISIONS,
@@ -21,25 +24,16 @@ from bert_flow_tf.evaluation.similarities import (
     quantized,
     similarities,
 )
-from bert_flow_tf.evaluation.thresholds import threshold
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.build import build_model, checkpoint_parts, restore
+from bert_flow_tf.model.build import build_encoder
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
-from bert_flow_tf.model.provenance import encoder_record
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, run_checkpoint
-from bert_flow_tf.runs.record import Model, Threshold, Verdict, model_at
-from bert_flow_tf.runs.settings import (
-    DTYPES,
-    FitSettings,
-    PretrainSettings,
-    ShardSettings,
-    chosen,
-    suggesting_arguments,
-)
+from bert_flow_tf.records import ModelRecord, Threshold, Verdict
+from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
 from bert_flow_tf.serving.formats import ExportSettings
-from bert_flow_tf.training import fitting
+from bert_flow_tf.settings import DTYPES, chosen, suggesting_arguments
+from bert_flow_tf.training.settings import PretrainSettings
 
 if TYPE_CHECKING:
     from bert_flow_tf.serving.export import Exported
@@ -104,13 +98,13 @@ class BertFlow(Embedder):
         pooling = pooling_name(sentence_embedding_type or pooling or source.record.pooling or "avg")
         if max_seq_length is None:
             max_seq_length = source.record.max_seq_length or min(256, source.max_positions)
-        record = Model(
+        record = ModelRecord(
             encoder=encoder_record(source),
             pooling=pooling,
             max_seq_length=max_seq_length,
             low_dim=low_dim,
         )
-        return cls(build_model(source, record).encoder, None, source, record=record, dtype=dtype)
+        return cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
 
     @classmethod
     def demo(cls, **options: Any) -> "BertFlow":
@@ -133,25 +127,30 @@ class BertFlow(Embedder):
             for texts in (["word"], ["word", "two words"] * 16):
                 loaded.encode(texts, show_progress_bar=False)
             return loaded
-        run = saved_model.model_folder(path)
-        if saved_model.is_saved_model(run):
-            model, source, saved = saved_model.load(run)
-            loaded = cls(model.encoder, model.flow, source, record=saved.model, dtype=dtype)
-            for name in ("prompts", "default_prompt_name", "similarity_fn_name"):
-                setattr(loaded, name, getattr(saved, name))
-            loaded.history_ = saved.model.flow.verdict if saved.model.flow else None
-            return loaded
-        checkpoint, config = run_checkpoint(run)
-        if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
-            raise UserError(
-                f"{checkpoint.parent}: training has not finished; rerun the same command to resume"
+        folder = saved_model.model_folder(path)
+        if not saved_model.is_saved_model(folder):
+            # Only the wing of the original's experiment reads runs.
+            from bert_flow_tf.original.loading import load_run
+
+            run = load_run(folder)
+            return cls(
+                run.encoder,
+                run.calibration,
+                run.source,
+                record=run.record,
+                encoder_trained=run.encoder_trained,
+                dtype=dtype,
             )
-        source = recorded_encoder(config)
-        model = build_model(source, config.model, num_labels=config.num_labels)
-        restore(checkpoint_parts(model, config.encoder_trained), checkpoint)
-        record = model_at(config, checkpoint)
-        options: Any = {"encoder_trained": config.encoder_trained, "dtype": dtype}
-        return cls(model.encoder, model.flow, source, record=record, **options)
+        parts = saved_model.load(folder)
+        saved = parts.config
+        loaded = cls(
+            parts.encoder, parts.calibration, parts.source, record=saved.model, dtype=dtype
+        )
+        loaded.prompts = saved.prompts
+        loaded.default_prompt_name = saved.default_prompt_name
+        loaded.similarity_fn_name = saved.similarity_fn_name
+        loaded.history_ = saved.model.flow.verdict if saved.model.flow else None
+        return loaded
 
     load = from_pretrained
 

@@ -14,8 +14,8 @@ quiet_libraries()
 
 from absl import app, flags, logging  # noqa: E402
 
-from bert_flow_tf.commands import siamese  # noqa: E402
-from bert_flow_tf.commands.siamese import define_flags, parse, run, settings_of  # noqa: E402
+from bert_flow_tf.original import command_line  # noqa: E402
+from bert_flow_tf.original.command_line import define_flags, parse, run, settings_of  # noqa: E402
 
 _SOURCES = os.path.dirname(os.path.abspath(__file__))
 
@@ -45,5 +45,5 @@ def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
 if __name__ == "__main__":
     define_flags()
     # Without this, --help would not show the flags of another module.
-    flags.adopt_module_key_flags(siamese)
+    flags.adopt_module_key_flags(command_line)
     sys.exit(exit_status(lambda: app.run(main, flags_parser=parse)))

@@ -1,16 +1,21 @@
 """Glow over vectors; "the original" is <https://github.com/bohanli/BERT-flow>."""
 
-import importlib
+from typing import TYPE_CHECKING, Any
 
-from glow.quiet import quiet_import
+from glow.lazy import import_name
 
-# A name's module is imported at its first use, because TensorFlow takes seconds to load.
-_MODULES = {"FlowCalibrator": "calibrator", "Glow": "flow", "GlowConfig": "config"}
+if TYPE_CHECKING:
+    from glow.calibrator import FlowCalibrator
+    from glow.config import GlowConfig
+    from glow.flow import Glow
+
+_MODULES = {
+    "FlowCalibrator": "glow.calibrator",
+    "Glow": "glow.flow",
+    "GlowConfig": "glow.config",
+}
 __all__ = ["FlowCalibrator", "Glow", "GlowConfig"]
 
 
-def __getattr__(name: str) -> type:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with quiet_import():
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+def __getattr__(name: str) -> Any:
+    return import_name(name, _MODULES, globals())

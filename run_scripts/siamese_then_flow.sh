@@ -6,8 +6,8 @@ _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
   # Read the Python module's help text from its file, which needs no environment.
-  sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../bert_flow_tf/recipe/run.py"
+  sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../bert_flow_tf/original/recipe.py"
   exit 0
 fi
 source "${_here%/*}/setup_env.sh"
-exec "$VENV_PYTHON" -m bert_flow_tf.recipe "$@"
+exec "$VENV_PYTHON" -m bert_flow_tf.original.recipe "$@"

@@ -31,13 +31,8 @@ from collections.abc import Callable
 import numpy as np
 
 # Forked processes would each import them again.
-import bert_flow_tf.api
-import bert_flow_tf.calibrated
-import bert_flow_tf.serving.export
-import bert_flow_tf.training.pretrain
-import bert_flow_tf.training.train  # noqa: F401
 from bert_flow_tf import cli
-from bert_flow_tf.recipe import run as recipes
+from bert_flow_tf.original.recipe import run as recipes
 from tests.bert_flow_tf import small_runs
 from tests.small_bert import write_small_bert
 

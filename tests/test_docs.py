@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, sample_data
+from bert_flow_tf.calibrate import learning as fitting
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
-from bert_flow_tf.runs.settings import RunSettings, flags_of
+from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.training import fitting
+from bert_flow_tf.settings import flag_fields
 from glow import FlowCalibrator, optimizer
 from tests.bert_flow_tf import small_runs
 from tests.refusals import succeeds
@@ -101,7 +102,7 @@ def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder
             for cell in rows[what]
         ]
 
-    flags = {field.name: field.default for field in flags_of(RunSettings)}
+    flags = {field.name: field.default for field in flag_fields(RunSettings)}
     of_fit = {name: one.default for name, one in inspect.signature(BertFlow.fit).parameters.items()}
     options = {option.opts[0].removeprefix("--"): option.default for option in fit.params}
     batch, rate = of_fit["batch_size"], of_fit["learning_rate"]

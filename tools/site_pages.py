@@ -17,7 +17,7 @@ from nbconvert import MarkdownExporter
 
 from benchmarks import paper_effect
 from bert_flow_tf.cli import main
-from bert_flow_tf.recipe import run
+from bert_flow_tf.original import recipe as run
 
 _ROOT = pathlib.Path(__file__).parents[1]
 # These files become pages with these names; files of docs/ keep their names.

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from bert_flow_tf.calibrate.settings import FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.runs.record import made_by
-from bert_flow_tf.runs.settings import FitSettings
+from bert_flow_tf.records import made_by
 
 if TYPE_CHECKING:
-    from bert_flow_tf.training.fitting import Pairs
+    from bert_flow_tf.calibrate.learning import Pairs
 
 _METHODS = "whitening,soft-whitening-0.1,flow"
 
@@ -79,10 +79,10 @@ def compare(
             if data["pairs"] is not None
             else None
         )
-    from bert_flow_tf.calibrated import compare
-    from bert_flow_tf.evaluation.witness import recommended
-    from bert_flow_tf.results.records import Comparison
-    from bert_flow_tf.results.tables import comparison_table, model_in_words
+    from bert_flow_tf.calibrate.any_encoder import compare
+    from bert_flow_tf.calibrate.comparison import Comparison, comparison_table
+    from bert_flow_tf.calibrate.witness import recommended
+    from bert_flow_tf.evaluation.records import model_in_words
 
     encoder: Any = (
         opt.load_sentence_transformer(sentence_transformer)

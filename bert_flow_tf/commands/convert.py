@@ -14,7 +14,7 @@ from bert_flow_tf.encoder.convert.folders import (
 )
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.runs.folder import run_checkpoint
+from bert_flow_tf.training.run_folder import run_checkpoint
 from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -119,14 +119,14 @@ def convert(
     )
     do_lower_case = None if cased is None else not cased
     if tf1_flow:
-        from bert_flow_tf.model.tf1_run import convert_tf1_run
+        from bert_flow_tf.original.tf1_run import convert_tf1_run
 
         flow_options["sentence_embedding_type"] = flow_options.pop("pooling")
         path = convert_tf1_run(
             tf1_flow, path, do_lower_case=do_lower_case, overwrite=overwrite, **flow_options, **hub
         )
     elif to_tf1:
-        from bert_flow_tf.model.tf1_run import write_tf1_run
+        from bert_flow_tf.original.tf1_run import write_tf1_run
 
         path = write_tf1_run(run, path, overwrite=overwrite)
     else:
@@ -153,8 +153,9 @@ def _encoder(
     lower: bool | None,
 ) -> "Pretrained":
     from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
-    from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder, trained_encoder
+    from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.encoder.weights import Pretrained
+    from bert_flow_tf.original.encoder import recorded_encoder, trained_encoder
 
     if tf1_checkpoint:
         return read_tf1(tf1_checkpoint, do_lower_case=lower)

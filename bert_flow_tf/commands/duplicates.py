@@ -8,10 +8,10 @@ from typing import Any
 import click
 import numpy as np
 
+from bert_flow_tf.calibrate import thresholds
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation import thresholds
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
 from bert_flow_tf.scale.shards import input_files

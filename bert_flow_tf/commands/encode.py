@@ -13,9 +13,10 @@ from bert_flow_tf.commands.outputs import lock_output, locked_file, say
 from bert_flow_tf.errors import UserError, check_open, command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
-from bert_flow_tf.runs.settings import DTYPES, ShardSettings
 from bert_flow_tf.scale.on_ray import RayEngine, connected
+from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
+from bert_flow_tf.settings import DTYPES
 
 _DTYPE = click.option(
     "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices."
@@ -80,7 +81,7 @@ def encode(
                 f"--out={out}: found {output_format} with --embeddings, which has no sentences; "
                 "use .npy"
             )
-        from bert_flow_tf.calibrated import load_calibration
+        from bert_flow_tf.calibrate.any_encoder import load_calibration
 
         calibrated, u = load_calibration(calibration), open_array(str(embeddings))
         width = u.shape[1]

@@ -1,22 +1,18 @@
 """`bert-flow evaluate`: score a model on tasks."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.tasks import SPLITS
-from bert_flow_tf.results.tables import scores_table
-from bert_flow_tf.runs.folder import EVALUATION_FILE, locked_run
-from bert_flow_tf.runs.record import made_by
+from bert_flow_tf.original.folder import EVALUATION_FILE
+from bert_flow_tf.original.reports import scores_table
+from bert_flow_tf.training.run_folder import locked_run
 
 if TYPE_CHECKING:
-    from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.data.scored_tasks import ScoredTask
-    from bert_flow_tf.results.records import Scores
+    pass
 
 
 @click.command(
@@ -58,26 +54,9 @@ def evaluate(
     from bert_flow_tf.data.scored_tasks import read_task
 
     tasks = [read_task(name, **data) for name in names]
+    from bert_flow_tf.model.scoring import scores_of
+
     results = scores_of("bert-flow evaluate", model.load(), tasks)
     click.echo(scores_table(results).to_text())
     if path:
         write_results(path, results)
-
-
-def scores_of(command: str, loaded: "BertFlow", tasks: "Sequence[ScoredTask]") -> "Scores":
-    """Score a model for a command, with its flow and without."""
-    from bert_flow_tf.evaluation.protocols import score_tasks
-    from bert_flow_tf.results.records import Scores
-
-    if loaded.flow is None:
-        scored = score_tasks(loaded.encode, tasks)
-        return Scores(made_by=made_by(command), model=loaded.record, tasks=scored)
-    pooled: list[np.ndarray] = []
-
-    def encode(sentences: list[str]) -> np.ndarray:
-        pooled.append(loaded.encode_pooled(sentences))
-        return loaded.after_flow(pooled[0])
-
-    after = score_tasks(encode, tasks)
-    before = score_tasks(lambda sentences: pooled[0], tasks)
-    return Scores(made_by=made_by(command), model=loaded.record, tasks=after, without_flow=before)

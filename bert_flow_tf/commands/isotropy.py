@@ -8,9 +8,9 @@ import numpy as np
 from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
-from bert_flow_tf.results.records import IsotropyResults
-from bert_flow_tf.results.tables import isotropy_table, model_in_words
-from bert_flow_tf.runs.record import made_by
+from bert_flow_tf.evaluation.isotropy_table import isotropy_table
+from bert_flow_tf.evaluation.records import IsotropyResults, model_in_words
+from bert_flow_tf.records import made_by
 
 
 @click.command(epilog="\b\nbert-flow isotropy --model runs/stsb_flow --glue_dir glue_data")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import click
 from absl import flags
 
-from bert_flow_tf.commands import siamese
 from bert_flow_tf.commands.options import COUNT, WHOLE
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.runs.cluster import LostWorker
+from bert_flow_tf.original import command_line
+from bert_flow_tf.original.start import check
 from bert_flow_tf.scale.on_ray import train_on_ray
-from bert_flow_tf.training.start import check
+from bert_flow_tf.training.cluster import LostWorker
 
 
 @click.command(
@@ -53,19 +53,19 @@ def launch(
     checkpoint.
     """
     values = flags.FlagValues()
-    siamese.define_flags(values)
-    if extra := siamese.parse(["run_siamese", *run_flags], values)[1:]:
+    command_line.define_flags(values)
+    if extra := command_line.parse(["run_siamese", *run_flags], values)[1:]:
         raise UserError(f"found the argument {extra[0]}, expected flags only (--name=value)")
     if values.overwrite:
         raise UserError(
             "--overwrite: found with launch, where each restart would delete the run; delete it "
             "yourself"
         )
-    settings = siamese.settings_of(values)
+    settings = command_line.settings_of(values)
     check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)
-    run = functools.partial(siamese.run, settings)
+    run = functools.partial(command_line.run, settings)
     train_on_ray(
         run, LostWorker, workers=workers, threads=threads, address=ray, restarts=max_restarts
     )

@@ -22,12 +22,12 @@ from bert_flow_tf.files.sentence_files import (
     read_tables,
 )
 from bert_flow_tf.model.saved_model import model_folder
-from bert_flow_tf.runs.settings import DTYPES, Settings, chosen, flags_of
+from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.calibrate.learning import Pairs
     from bert_flow_tf.data.tasks import Task
-    from bert_flow_tf.training.fitting import Pairs
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -87,7 +87,7 @@ def with_options(options: Sequence[Decorator]) -> Decorator:
 def field_options(kind: type[Settings], *names: str) -> Decorator:
     """Return a decorator that adds an option per (named) field."""
     return with_options(
-        [_field_option(field) for field in flags_of(kind) if not names or field.name in names]
+        [_field_option(field) for field in flag_fields(kind) if not names or field.name in names]
     )
 
 
@@ -114,7 +114,7 @@ def _field_option(field: dataclasses.Field) -> Decorator:
 
 def setting_options(kind: type[Settings], *only: str) -> Decorator:
     """Return a decorator that adds the fields' options and passes `settings`."""
-    names = only or tuple(field.name for field in flags_of(kind))
+    names = only or tuple(field.name for field in flag_fields(kind))
 
     def made(values: dict[str, Any]) -> dict[str, Any]:
         others = {name: value for name, value in values.items() if name not in names}
@@ -123,7 +123,7 @@ def setting_options(kind: type[Settings], *only: str) -> Decorator:
         except ArgumentError as error:
             name, colon, reason = str(error).partition(":")
             options = {
-                field.name: field.metadata["option"] or field.name for field in flags_of(kind)
+                field.name: field.metadata["option"] or field.name for field in flag_fields(kind)
             }
             raise ArgumentError(f"{options.get(name, name)}{colon}{reason}") from error
 

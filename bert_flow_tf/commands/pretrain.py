@@ -7,7 +7,7 @@ from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError, check_installed
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.runs.settings import PretrainSettings
+from bert_flow_tf.training.settings import PretrainSettings
 
 
 @click.command(

@@ -11,12 +11,12 @@ from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import output_folder
-from bert_flow_tf.results.paper import PRESETS
-from bert_flow_tf.results.records import REPRODUCTION_FILE, Reproduction
-from bert_flow_tf.runs.record import made_by
+from bert_flow_tf.original.paper import PRESETS
+from bert_flow_tf.original.records import REPRODUCTION_FILE, Reproduction
+from bert_flow_tf.records import made_by
 
 if TYPE_CHECKING:
-    from bert_flow_tf.recipe.run import Stage
+    from bert_flow_tf.original.recipe import Stage
 
 _ROWS = "avg,last2avg,flow-target"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
@@ -84,8 +84,8 @@ def reproduce(
     from bert_flow_tf.data.scored_tasks import read_task
     from bert_flow_tf.data.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
     from bert_flow_tf.files.json_files import read_json
-    from bert_flow_tf.recipe.run import read_environment, run_stages, seed_runs
-    from bert_flow_tf.results.tables import scores_table
+    from bert_flow_tf.original.recipe import read_environment, run_stages, seed_runs
+    from bert_flow_tf.original.reports import scores_table
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}

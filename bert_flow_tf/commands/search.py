@@ -12,7 +12,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.files.embedding_files import EMBEDDING
 from bert_flow_tf.files.sentence_files import joined, read_sentences
-from bert_flow_tf.runs.settings import ShardSettings
+from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, Engine, Job, Parts, input_files
 
 

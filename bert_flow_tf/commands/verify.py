@@ -17,10 +17,10 @@ from absl import logging
 import bert_flow_tf
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.results.records import find_sources
+from bert_flow_tf.original.records import find_sources
 
 if TYPE_CHECKING:
-    from bert_flow_tf.results.records import Verification
+    from bert_flow_tf.original.records import Verification
 
 _ROOT = pathlib.Path(bert_flow_tf.__file__).resolve().parents[1]
 _GOLDEN = pathlib.Path("tests", "golden")
@@ -40,7 +40,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> N
     evaluate, compare, isotropy or verify, or a folder that holds any of these. Several may follow
     one --runs.
     """
-    from bert_flow_tf.results.tables import literature_table, report_tables
+    from bert_flow_tf.original.reports import literature_table, report_tables
 
     if not (first or literature):
         raise click.UsageError(
@@ -92,8 +92,8 @@ def verify(
         )
     if whole_runs and not glue_dir:
         raise UserError("--glue_dir: missing, expected the folder of STS-B for --whole_runs")
-    from bert_flow_tf.results.rows import score_rows
-    from bert_flow_tf.results.verdict import DIFFERENT, verdict, verdict_table
+    from bert_flow_tf.original.rows import score_rows
+    from bert_flow_tf.original.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else locked_file(out, overwrite=overwrite)
     sources = find_sources([*runs, *more]) if runs else []
@@ -130,8 +130,8 @@ def _replayed(folder: str, glue_dir: str, nli_dir: str | None) -> list[tuple[str
 def _verification(
     runs: Sequence[str], replayed: Sequence[tuple[str, float, float]]
 ) -> "Verification":
-    from bert_flow_tf.results.records import Checked, Verification
-    from bert_flow_tf.runs.record import made_by
+    from bert_flow_tf.original.records import Checked, Verification
+    from bert_flow_tf.records import made_by
 
     found: dict[str, Any] = {
         "deviations": [],

@@ -6,7 +6,7 @@ import re
 
 from bert_flow_tf.errors import ArgumentError, UserError, suggest, suggest_file
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.runs.record import BERT_NAMES
+from bert_flow_tf.records import BERT_NAMES
 
 DEMO = "demo"
 HUB_HANDLES = {

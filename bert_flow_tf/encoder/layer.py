@@ -12,7 +12,7 @@ from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.saved_model_encoder import SavedModelEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
-from bert_flow_tf.encoder.weights import BertConfig, EncoderRecord, Pretrained
+from bert_flow_tf.encoder.weights import BertConfig, Pretrained, SourceRecord
 from bert_flow_tf.errors import ArgumentError, UserError
 
 
@@ -161,7 +161,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
             if not re.search(unused, variable.name)
         ]
 
-    def read_pretrained(self, record: EncoderRecord) -> Pretrained:
+    def read_pretrained(self, record: SourceRecord) -> Pretrained:
         """Return a BERT's present weights; raise `UserError` for another encoder."""
         bert = self.source.pretrained
         if not isinstance(bert, Pretrained):

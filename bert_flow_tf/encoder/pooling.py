@@ -103,3 +103,25 @@ def check_pooling(name: str) -> tuple[str, int]:
         expected = f"N of one digit; the last {digits} layers are paper-avg-last-{digits}"
         raise ArgumentError(f"pooling: found {name!r}, expected {expected}")
     return key, int(digits) if digits.isdecimal() else 0
+
+
+def reduce_dimension(embedding: "tf.Tensor", low_dim: int) -> "tf.Tensor":
+    """Average neighbouring channels of [n, D] to [n, low_dim], like the original.
+
+    Reshape to [n, low_dim, D / low_dim] and average the last axis. Change nothing if `low_dim` is
+    not positive.
+    """
+    if low_dim <= 0:
+        return embedding
+    import tensorflow as tf
+
+    width = embedding.shape[-1]
+    return tf.reduce_mean(tf.reshape(embedding, [-1, low_dim, width // low_dim]), axis=-1)
+
+
+def check_low_dim(low_dim: int, embedding_size: int) -> None:
+    """Raise `ArgumentError` unless `low_dim` divides the embedding size."""
+    if low_dim > 0 and embedding_size % low_dim:
+        raise ArgumentError(
+            f"low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}"
+        )

@@ -7,7 +7,7 @@ import shutil
 import tensorflow as tf
 
 from bert_flow_tf.encoder.bert import Inputs, Outputs, Variables
-from bert_flow_tf.encoder.weights import EncoderRecord
+from bert_flow_tf.encoder.weights import SourceRecord
 from bert_flow_tf.files.reading import reading
 
 
@@ -24,7 +24,7 @@ class Program:
     encoder_dir: pathlib.Path
     preprocess_dir: pathlib.Path
     vocab: list[str]
-    record: EncoderRecord
+    record: SourceRecord
     files_digest: str
     fingerprint: str
     num_layers: int

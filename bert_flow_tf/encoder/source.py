@@ -14,20 +14,19 @@ from bert_flow_tf.encoder.convert.folders import (
     SOURCE_FILE,
     read_encoder_record,
 )
-from bert_flow_tf.encoder.convert.from_checkpoint import read_run, read_tf1
+from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
 from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.convert.tf_hub import find_saved_model, read_tf_hub
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.saved_model_encoder import Program
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained
+from bert_flow_tf.encoder.weights import Pretrained, SourceRecord
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
-from bert_flow_tf.runs.folder import config_of_checkpoint
-from bert_flow_tf.runs.record import EncoderFiles, RunConfig
+from bert_flow_tf.records import EncoderFiles, EncoderRecord, Training, encoder_name
 
 # The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package
 # index.
@@ -52,7 +51,7 @@ class EncoderSource:
     pretrained: Pretrained | Program
 
     @property
-    def record(self) -> EncoderRecord:
+    def record(self) -> SourceRecord:
         return self.pretrained.record
 
     @property
@@ -103,7 +102,6 @@ def resolve_encoder(
       preprocess_hub: handle or folder of a TF-Hub encoder's preprocess model; None for `base`,
         `large` and folders that hold both.
       bert_config_file, vocab_file, init_checkpoint: the original's three files instead of
-        `bert_hub`. `init_checkpoint` may also be a run's checkpoint, whose weights replace those of
         `bert_hub`.
       do_lower_case: True if the encoder is uncased; None to detect it, see `tokenizer.is_uncased`.
       recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
@@ -112,6 +110,29 @@ def resolve_encoder(
       UserError: the arguments name no encoder or two encoders, a file is unreadable, the parts do
         not fit together, or the fingerprint is not the recorded one.
     """
+    check_encoder_arguments(bert_hub, bert_config_file, vocab_file, init_checkpoint)
+    if not bert_hub:
+        prefix = checkpoint_prefix(str(init_checkpoint))
+        bert = read_tf1(prefix, bert_config_file, vocab_file, do_lower_case)
+        source = EncoderSource(os.path.abspath(prefix), None, bert)
+    elif init_checkpoint:
+        prefix = checkpoint_prefix(init_checkpoint)
+        raise ArgumentError(
+            f"init_checkpoint={prefix}: found a TF1 checkpoint, expected a run's, or no bert_hub"
+        )
+    else:
+        source = read_hub_encoder(str(bert_hub), preprocess_hub, recorded)
+    check_encoder(source, do_lower_case, recorded)
+    return source
+
+
+def check_encoder_arguments(
+    bert_hub: AnyPath | None,
+    bert_config_file: AnyPath | None,
+    vocab_file: AnyPath | None,
+    init_checkpoint: AnyPath | None,
+) -> None:
+    """Raise `ArgumentError` if the arguments name no encoder or two encoders."""
     tf1_files = {
         "bert_config_file": bert_config_file,
         "vocab_file": vocab_file,
@@ -123,19 +144,12 @@ def resolve_encoder(
     if not bert_hub and missing:
         name = missing[0] if len(missing) < len(tf1_files) else "bert_hub"
         raise ArgumentError(f"{name}: missing, expected bert_hub, or all of {', '.join(tf1_files)}")
-    prefix = checkpoint_prefix(init_checkpoint) if init_checkpoint else None
-    run = config_of_checkpoint(prefix) if prefix else None
-    source = _from_hub(str(bert_hub), preprocess_hub, recorded) if bert_hub else None
-    if prefix and run:
-        source = _from_run(run, prefix, source)
-    elif prefix and bert_hub:
-        raise ArgumentError(
-            f"init_checkpoint={prefix}: found a TF1 checkpoint, expected a run's, or no bert_hub"
-        )
-    elif source is None:
-        assert prefix is not None, "without bert_hub, init_checkpoint is given"
-        bert = read_tf1(prefix, bert_config_file, vocab_file, do_lower_case)
-        source = EncoderSource(os.path.abspath(prefix), None, bert)
+
+
+def check_encoder(
+    source: EncoderSource, do_lower_case: bool | None, recorded: EncoderFiles | None
+) -> None:
+    """Raise `UserError` if the encoder has another case or fingerprint than expected."""
     if do_lower_case not in (None, lower := source.record.do_lower_case):
         name = source.preprocess_hub or source.bert_hub
         raise ArgumentError(
@@ -144,19 +158,6 @@ def resolve_encoder(
     if recorded is not None and source.fingerprint != recorded.fingerprint:
         expected = f"expected {recorded.fingerprint}, as recorded"
         raise UserError(f"{source.bert_hub}: fingerprint: found {source.fingerprint}, {expected}")
-    return source
-
-
-def recorded_encoder(config: RunConfig) -> EncoderSource:
-    """Return the encoder that a run started from."""
-    recorded = config.encoder
-    arguments: dict[str, Any] = {
-        "bert_hub": recorded.bert_hub,
-        "preprocess_hub": recorded.preprocess_hub,
-    }
-    if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
-        arguments = config.encoder_flags or arguments
-    return resolve_encoder(**arguments, recorded=recorded)
 
 
 def demo_encoder_dir() -> pathlib.Path:
@@ -176,9 +177,10 @@ def demo_encoder_dir() -> pathlib.Path:
     )
 
 
-def _from_hub(
-    handle: str, preprocess_hub: AnyPath | None, recorded: EncoderFiles | None
+def read_hub_encoder(
+    handle: str, preprocess_hub: AnyPath | None, recorded: EncoderFiles | None = None
 ) -> EncoderSource:
+    """Read the encoder of a name, a handle or a folder; see `resolve_encoder`."""
     handle = handles.HUB_HANDLES.get(handle, handle)
     if preprocess_hub is None and handle in handles.HUB_HANDLES.values():
         preprocess_hub = handles.UNCASED_PREPROCESS
@@ -226,23 +228,21 @@ def _read_folder(handle: str) -> Pretrained | None:
     return read_tf1(folder) if has_tf1 or os.path.exists(f"{handle}.index") else None
 
 
-def _from_run(run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None) -> EncoderSource:
-    """Return the encoder of a run's checkpoint, which must come from `given`."""
-    if not run.encoder_trained:
-        source = recorded_encoder(run)
-        if given is not None and given.fingerprint not in (
-            source.fingerprint,
-            source.record.started_from,
-        ):
-            raise ArgumentError(
-                f"init_checkpoint={prefix}: found a run of {source.bert_hub}, not {given.bert_hub}"
-            )
-        return source
-    return trained_encoder(prefix, given or recorded_encoder(run))
+def encoder_record(source: EncoderSource, handle: str | None = None) -> EncoderRecord:
+    """Return the record of an encoder as it was published, converted or pretrained.
 
-
-def trained_encoder(prefix: pathlib.Path, start: EncoderSource) -> EncoderSource:
-    """Return the encoder that a run's checkpoint trained from `start`."""
-    if not isinstance(start.pretrained, Pretrained):
-        raise UserError(f"{prefix}: found a trained encoder that is no BERT, expected a BERT")
-    return EncoderSource(os.path.abspath(prefix), None, read_run(prefix, start.pretrained))
+    Args:
+      handle: the name or folder to record; None for the source's own.
+    """
+    handle = handle or source.bert_hub
+    fine_tuning = None
+    if source.record.started_from is not None:
+        # `convert --run` or `pretrain` wrote the folder.
+        fine_tuning = source.record.training or Training()
+    return EncoderRecord(
+        name=encoder_name(handle, source.preprocess_hub),
+        handle=handle,
+        fingerprint=source.fingerprint,
+        weights=source.fingerprint,
+        fine_tuning=fine_tuning,
+    )

@@ -13,7 +13,7 @@ import numpy as np
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
 from bert_flow_tf.files.reading import AnyPath, reading
-from bert_flow_tf.runs.record import Training
+from bert_flow_tf.records import Training
 
 LAYER_NORM_EPS = 1e-12
 Activation = Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
@@ -75,14 +75,14 @@ class TextRules(msgspec.Struct, frozen=True, kw_only=True):
             name: getattr(self, name) for name, rule in tf1.items() if getattr(self, name) != rule
         }
 
-    def with_origin(self, kind: str, **fields: Any) -> "EncoderRecord":
+    def with_origin(self, kind: str, **fields: Any) -> "SourceRecord":
         """Return the record of another encoder with these rules."""
-        return EncoderRecord(
+        return SourceRecord(
             kind=kind, do_lower_case=self.do_lower_case, **self.unlike_tf1, **fields
         )
 
 
-class EncoderRecord(TextRules, frozen=True, kw_only=True):
+class SourceRecord(TextRules, frozen=True, kw_only=True):
     """An encoder's origin, the `source.json` of its folder."""
 
     format_version: int = FORMAT_VERSION
@@ -127,7 +127,7 @@ class Pretrained:
     config: BertConfig
     vocab: list[str]
     weights: Mapping[str, np.ndarray]
-    record: EncoderRecord
+    record: SourceRecord
     files_digest: str | None = None  # of the SavedModel from which they were read
 
     def __post_init__(self) -> None:

@@ -74,3 +74,7 @@ def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
             np.floor((embeddings - low) / np.where(steps == 0, 1, steps)), 0, 255
         ).astype(np.uint8)
     return levels if precision.startswith("u") else (levels.astype(np.int16) - 128).astype(np.int8)
+
+
+def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.nn.l2_normalize(a, axis=-1) * tf.nn.l2_normalize(b, axis=-1), axis=-1)

@@ -14,15 +14,15 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.model.build import build_model
-from bert_flow_tf.model.siamese import reduce_dimension
-from bert_flow_tf.runs.record import Flow, Model
-from bert_flow_tf.runs.settings import DTYPES
+from bert_flow_tf.model.build import build_calibration, build_encoder
+from bert_flow_tf.records import CalibrationRecord, ModelRecord
+from bert_flow_tf.settings import DTYPES
 from glow.calibration import Calibration
 from glow.flow import Glow
 from glow.folded import FoldedFlow
@@ -31,7 +31,7 @@ _NO_FLOW = "found a model without a flow, expected one (fit() learns it)"
 Self = TypeVar("Self", bound="Embedder")
 
 
-def warn_if_harmful(action: str, flow: Flow | None) -> None:
+def warn_if_harmful(action: str, flow: CalibrationRecord | None) -> None:
     """Warn if the last verdict about a calibration was "harms"."""
     if flow is not None and flow.verdict is not None and flow.verdict.claim == "harms":
         warnings.warn(
@@ -64,7 +64,7 @@ class Embedder:
         flow: Calibration | None,
         source: EncoderSource,
         *,
-        record: Model,
+        record: ModelRecord,
         encoder_trained: bool = False,
         dtype: str = DTYPES[0],
     ) -> None:
@@ -86,7 +86,7 @@ class Embedder:
         self.embedding_size = self.low_dim if self.low_dim > 0 else encoder.embedding_size
         self._set_flow(flow, record)
 
-    def _set_flow(self, flow: Calibration | None, record: Model) -> None:
+    def _set_flow(self, flow: Calibration | None, record: ModelRecord) -> None:
         self.flow, self.record = flow, record
         self._make_batchers()
 
@@ -290,24 +290,25 @@ class Embedder:
 def _unpickled(
     kind: Any,
     source: EncoderSource,
-    record: Model,
+    record: ModelRecord,
     arrays: Sequence[dict[str, np.ndarray]],
     encoder_trained: bool,
     dtype: str,
     kept: dict[str, Any],
 ) -> Any:
     """Return the model of `Embedder.__reduce__`."""
-    model = build_model(source, record)
+    encoder = build_encoder(source, record)
+    calibration = build_calibration(record, encoder.embedding_size)
     variables = (
-        model.encoder.variables_by_name,
-        {} if model.flow is None else model.flow.variables_by_path,
+        encoder.variables_by_name,
+        {} if calibration is None else calibration.variables_by_path,
     )
     for by_name, values in zip(variables, arrays, strict=True):
         for name, value in values.items():
             by_name[name].assign(value)
     made = kind(
-        model.encoder,
-        model.flow,
+        encoder,
+        calibration,
         source,
         record=record,
         encoder_trained=encoder_trained,

@@ -7,7 +7,7 @@ model card.
 
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,14 +17,15 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.runs import record
-from bert_flow_tf.runs.record import EncoderFiles, Model, Result, Training, is_run, made_by
+from bert_flow_tf.records import EncoderFiles, ModelRecord, Result, Training, made_by
+from bert_flow_tf.training.records import CONFIG_FILE, is_run
 
 # Importing these modules would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
+    from bert_flow_tf.encoder.layer import SentenceEncoder
     from bert_flow_tf.encoder.source import EncoderSource
     from bert_flow_tf.model.embedder import Embedder
-    from bert_flow_tf.model.siamese import SiameseBertFlow
+    from glow.calibration import Calibration
 
 ENCODER, MODEL_FILE, FLOW_FILE, CARD_FILE = "encoder", "bert_flow.json", "flow.npz", "README.md"
 SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE))
@@ -32,12 +33,21 @@ _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
 class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
-    model: Model
+    model: ModelRecord
     do_lower_case: bool
     embedding_size: int
     prompts: dict[str, str]
     default_prompt_name: str | None = None
     similarity_fn_name: str
+
+
+class LoadedParts(NamedTuple):
+    """The parts of a saved model."""
+
+    encoder: "SentenceEncoder"
+    calibration: "Calibration | None"
+    source: "EncoderSource"
+    config: SavedModelConfig
 
 
 def is_saved_model(path: str | os.PathLike) -> bool:
@@ -53,9 +63,7 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
         )
     if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
         expected = "expected a saved model or a run (an encoder's argument is bert_hub)"
-        raise UserError(
-            f"{name}: found neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}"
-        )
+        raise UserError(f"{name}: found neither {MODEL_FILE} nor a run's {CONFIG_FILE}, {expected}")
     return folder
 
 
@@ -156,7 +164,7 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
     ).content
 
 
-def _record(bert_flow: "Embedder", fingerprint: str) -> Model:
+def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     """Return the model's record, with names instead of paths."""
     encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
@@ -168,11 +176,11 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> Model:
     return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
 
 
-def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", "EncoderSource", SavedModelConfig]:
-    """Return the model of `save`'s folder, its encoder and its configuration."""
+def load(path: str | os.PathLike) -> LoadedParts:
+    """Return the parts of `save`'s folder."""
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.encoder.weights import check_arrays
-    from bert_flow_tf.model.build import build_model
+    from bert_flow_tf.model.build import build_calibration, build_encoder
 
     path = pathlib.Path(path)
     config = read_json(
@@ -182,14 +190,15 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", "EncoderSource", S
     folder, fingerprint = str(path.resolve() / ENCODER), str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
     source = resolve_encoder(bert_hub=folder, recorded=recorded)
-    model = build_model(source, config.model)
-    if model.flow is not None:
+    encoder = build_encoder(source, config.model)
+    calibration = build_calibration(config.model, encoder.embedding_size)
+    if calibration is not None:
         with reading(path / FLOW_FILE, "the flow's arrays"):
             arrays = dict(np.load(path / FLOW_FILE))
-        variables = model.flow.variables_by_path
+        variables = calibration.variables_by_path
         check_arrays(
             arrays, {name: v.shape for name, v in variables.items()}, path / FLOW_FILE, "the flow"
         )
         for name, variable in variables.items():
             variable.assign(arrays[name])
-    return model, source, config
+    return LoadedParts(encoder, calibration, source, config)

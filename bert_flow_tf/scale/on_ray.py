@@ -13,7 +13,7 @@ from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.runs.settings import ShardSettings
+from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Engine, Shard
 
 if TYPE_CHECKING:

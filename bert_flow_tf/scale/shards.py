@@ -23,7 +23,7 @@ from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, read_json, write_json
 from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.files.sentence_files import has_known_ending, input_format, read_tables
-from bert_flow_tf.runs.settings import ShardSettings
+from bert_flow_tf.scale.settings import ShardSettings
 
 if TYPE_CHECKING:
     import pyarrow

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.encoder.pooling import check_low_dim
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
-from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving.formats import (
     EXPORT_FORMATS,
     ONNX,

@@ -7,7 +7,7 @@ import pathlib
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
-from bert_flow_tf.runs.settings import DTYPES, Settings, flag
+from bert_flow_tf.settings import DTYPES, Settings, flag
 
 SAVEDMODEL, ONNX = "savedmodel", "onnx"
 DESCRIPTION_FILE = "export.json"
@@ -41,10 +41,6 @@ EXPORT_FORMATS = {
         "an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, "config.json", *_TOKENIZER_FILES)
     ),
 }
-
-CALIBRATION_FOLDER = FolderKind(
-    "a calibration", "calibration.json", ("calibration.*", "record.json")
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

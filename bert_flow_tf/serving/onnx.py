@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.folders import CONFIG_FILE
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
+from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.encoder.weights import hugging_face_config
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
-from glow.quiet import quiet_import
+from glow.lazy import quiet_import
 
 _OPSET = 18
 # These are Hugging Face's names, in the order of `TOKEN_INPUTS`.

@@ -16,8 +16,8 @@ from tqdm import tqdm
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import last_readable_checkpoint, save_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import TrainingResults
+from bert_flow_tf.training.records import TrainingResults
+from bert_flow_tf.training.run_folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
 
 Logs = Mapping[str, float]
 

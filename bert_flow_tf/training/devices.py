@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.runs.cluster import Cluster, LostWorker
+from bert_flow_tf.training.cluster import Cluster, LostWorker
 
 
 def configure_devices(
@@ -115,3 +115,23 @@ class Workers:
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )
         return self.strategy.distribute_datasets_from_function(lambda context: endless)
+
+
+def replica_sum(value: tf.Tensor) -> tf.Tensor:
+    """Return the sum over all replicas."""
+    replicas = tf.distribute.get_replica_context()
+    return (
+        value
+        if replicas.num_replicas_in_sync == 1
+        else replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    )
+
+
+def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Prefetch batches; let each replica get its part of every batch."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    # There is nothing to tune, and the tuning thread would delay the iterator's end, see
+    # `configure_devices`.
+    options.autotune.enabled = False
+    return batches.prefetch(2).with_options(options)

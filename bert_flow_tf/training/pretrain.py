@@ -18,27 +18,26 @@ from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.encoder.source import EncoderSource, encoder_record
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
-from bert_flow_tf.model.provenance import encoder_record
-from bert_flow_tf.runs.folder import (
+from bert_flow_tf.records import MASKED_LM, ModelRecord, Training, made_by
+from bert_flow_tf.training import callbacks
+from bert_flow_tf.training.devices import configure_devices, for_replicas
+from bert_flow_tf.training.masked_lm import NOT_PREDICTED, MaskedLanguageModel
+from bert_flow_tf.training.records import RunConfig, TrainingResults, array_digest
+from bert_flow_tf.training.resumable import Stages, write_results
+from bert_flow_tf.training.run_folder import (
     CHECKPOINT_NAME,
     TRAIN_RESULTS_FILE,
     check_run,
     locked_run,
     start_run,
 )
-from bert_flow_tf.runs.record import MASKED_LM, Model, RunConfig, Training, TrainingResults, made_by
-from bert_flow_tf.runs.settings import PretrainSettings
-from bert_flow_tf.training import callbacks
-from bert_flow_tf.training.devices import configure_devices
-from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
-from bert_flow_tf.training.train import Stages, write_results
+from bert_flow_tf.training.settings import PretrainSettings
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
 # BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces. These
@@ -157,10 +156,10 @@ def _run_config(
     encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=learned)
     return RunConfig(
         made_by=made_by("bert-flow pretrain"),
-        model=Model(encoder=encoder, pooling="avg", max_seq_length=settings.max_seq_length),
+        model=ModelRecord(encoder=encoder, pooling="avg", max_seq_length=settings.max_seq_length),
         encoder=source.files,
         encoder_trained=True,
-        data=fingerprint(Pairs(pieces, np.empty(0))),
+        data=array_digest([pieces.flat_values.numpy(), pieces.row_lengths().numpy(), np.empty(0)]),
         flags=flags,
     )
 

@@ -1,14 +1,14 @@
 """Records of models and runs for tests."""
 
-from bert_flow_tf.runs.record import (
-    Encoder,
+from bert_flow_tf.records import (
+    CalibrationRecord,
     EncoderFiles,
-    Flow,
+    EncoderRecord,
     MadeBy,
-    Model,
-    RunConfig,
+    ModelRecord,
     Training,
 )
+from bert_flow_tf.training.records import RunConfig
 from glow.config import GlowConfig
 
 DEMO = "a" * 64
@@ -36,7 +36,7 @@ def encoder(name="demo", *, fine_tuning=None, **changes):
         "weights": f"{name} {fine_tuning}" if fine_tuning else DEMO,
         "fine_tuning": fine_tuning,
     }
-    return Encoder(**(fields | changes))
+    return EncoderRecord(**(fields | changes))
 
 
 def flow(
@@ -46,12 +46,12 @@ def flow(
     config = GlowConfig.from_name(config) if isinstance(config, str) else config
     learned = FLOW_SETTINGS | settings
     training = Training(task=task, pairs=pairs, settings=learned, seed=seed, began_with=began_with)
-    return Flow(config=config, training=training)
+    return CalibrationRecord(config=config, training=training)
 
 
 def model(**changes):
     """Return the demo encoder's avg-last-2, cut to 64 word pieces."""
-    return Model(
+    return ModelRecord(
         **({"encoder": encoder(), "pooling": "avg-last-2", "max_seq_length": 64} | changes)
     )
 

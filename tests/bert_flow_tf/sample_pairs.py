@@ -3,7 +3,7 @@
 import numpy as np
 
 from bert_flow_tf.data.tasks import Examples, get_task
-from bert_flow_tf.training import pairs
+from bert_flow_tf.original import pairs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(59))]
 

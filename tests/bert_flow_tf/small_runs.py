@@ -19,7 +19,7 @@ from absl import flags, logging
 from bert_flow_tf import run_siamese
 from bert_flow_tf.data.senteval import SUBSETS
 from bert_flow_tf.errors import exit_status
-from bert_flow_tf.runs.settings import RunSettings
+from bert_flow_tf.original.settings import RunSettings
 from glow.config import GlowConfig
 
 _ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]

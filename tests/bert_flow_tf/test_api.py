@@ -16,12 +16,12 @@ import tensorflow_hub as hub
 import tf_keras
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.calibrate.affine import affine_calibration
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.calibration import affine_calibration
 from bert_flow_tf.files import sentence_files
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.build import build_model, checkpoint_parts
+from bert_flow_tf.original.build import build_model, checkpoint_parts
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
 from tests.refusals import user_error

@@ -15,10 +15,10 @@ from absl import flags
 
 from bert_flow_tf import run_siamese
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.commands.evaluate import scores_of
 from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.files.atomic import locked
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
+from bert_flow_tf.model.scoring import scores_of
+from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refusal
 

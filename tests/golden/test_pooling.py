@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.pooling import pooling
-from bert_flow_tf.model.siamese import reduce_dimension
+from bert_flow_tf.encoder.pooling import pooling, reduce_dimension
 
 ORIGINAL_NAMES = [
     "avg",

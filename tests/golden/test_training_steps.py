@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs.settings import Losses
+from bert_flow_tf.original.settings import Losses
+from bert_flow_tf.original.siamese import SiameseBertFlow
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay

@@ -27,21 +27,21 @@ import tf_keras
 from absl import logging
 
 from bert_flow_tf.data import tasks
-from bert_flow_tf.encoder.source import EncoderSource, resolve_encoder
+from bert_flow_tf.encoder.source import EncoderSource, encoder_record, resolve_encoder
 from bert_flow_tf.encoder.stream import embed
 from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
 from bert_flow_tf.evaluation.protocols import spearman
 from bert_flow_tf.files.json_files import Positive, read_json
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.model.build import TF1_OUTPUT_WEIGHTS, build_model
-from bert_flow_tf.model.provenance import encoder_record
-from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.results.table import Cell, Table
-from bert_flow_tf.runs.record import Flow, Model, Training
-from bert_flow_tf.runs.settings import Losses, ModelSettings, TrainingSettings, chosen, flow_config
-from bert_flow_tf.training.pairs import scaled_labels, tokenize_pairs
-from bert_flow_tf.training.train import new_batches
+from bert_flow_tf.original.build import TF1_OUTPUT_WEIGHTS, build_model
+from bert_flow_tf.original.pairs import scaled_labels, tokenize_pairs
+from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
+from bert_flow_tf.original.siamese import SiameseBertFlow
+from bert_flow_tf.original.train import new_batches
+from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training
+from bert_flow_tf.settings import chosen, flow_config
+from bert_flow_tf.table import Cell, Table
 from glow.optimizer import DECAY_RATE, AdamWeightDecay, WarmupLinearDecay
 from glow.tf1_checkpoint import assign_tf1_variables
 
@@ -239,12 +239,12 @@ def start_model(
     flags: dict[str, Any] = {"low_dim": -1, **run.flags}
     losses: Losses = chosen(Losses, flags)
     flow = (
-        Flow(config=flow_config(flags["flow_model_config"]), training=Training())
+        CalibrationRecord(config=flow_config(flags["flow_model_config"]), training=Training())
         if flags["flow"]
         else None
     )
     shape: Any = {"max_seq_length": run.max_seq_length, "low_dim": flags["low_dim"]}
-    record = Model(
+    record = ModelRecord(
         encoder=encoder_record(source), pooling=flags["sentence_embedding_type"], flow=flow, **shape
     )
     start = {

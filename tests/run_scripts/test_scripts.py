@@ -27,7 +27,7 @@ def test_test_sh_fails_with_any_check_and_still_tests(ready, failing, check):
 @pytest.mark.parametrize(
     ("script", "module"),
     [
-        ("siamese_then_flow.sh", "bert_flow_tf.recipe"),
+        ("siamese_then_flow.sh", "bert_flow_tf.original.recipe"),
         ("paper_effect.sh", "benchmarks.paper_effect"),
     ],
 )

@@ -10,7 +10,7 @@ import safetensors.numpy
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
-from bert_flow_tf.encoder.weights import EncoderRecord, Pretrained, hugging_face_config
+from bert_flow_tf.encoder.weights import Pretrained, SourceRecord, hugging_face_config
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
 
@@ -58,7 +58,7 @@ def write_encoder(
         _write_modules(folder, modules, record)
 
 
-def _write_modules(folder: pathlib.Path, modules: list[Module], record: EncoderRecord) -> None:
+def _write_modules(folder: pathlib.Path, modules: list[Module], record: SourceRecord) -> None:
     """Write sentence-transformers' files for the modules after BERT."""
     length: Any = {} if record.max_seq_length is None else {"max_seq_length": record.max_seq_length}
     write_json(folder / folders.BERT_SETTINGS_FILE, {**length, "do_lower_case": False})

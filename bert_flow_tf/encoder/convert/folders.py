@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from bert_flow_tf.encoder.weights import EncoderRecord
+from bert_flow_tf.encoder.weights import SourceRecord
 from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.json_files import read_json
 
@@ -63,11 +63,11 @@ _TF1_FILES = (TF1_RECORD_FILE, "checkpoint", "model.ckpt-*", VOCAB_FILE, BERT_CO
 TF1_CHECKPOINT = FolderKind("a TF1 checkpoint of a run", TF1_RECORD_FILE, _TF1_FILES)
 
 
-def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
+def read_encoder_record(folder: pathlib.Path) -> SourceRecord | None:
     """Return an encoder folder's record; None for other folders."""
     path = folder / SOURCE_FILE
     return (
-        read_json(path, EncoderRecord, expected="an encoder folder's record")
+        read_json(path, SourceRecord, expected="an encoder folder's record")
         if path.is_file()
         else None
     )

@@ -3,8 +3,8 @@
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
 from bert_flow_tf.encoder.weights import (
-    EncoderRecord,
     Pretrained,
+    SourceRecord,
     check_arrays,
     read_bert_config,
     variable_shapes,
@@ -41,7 +41,7 @@ def read_tf1(
     weights = stored.read(name for name in shapes if name in stored.shapes)
     check_arrays(weights, shapes, prefix, "this configuration")
     return Pretrained(
-        config, vocab, weights, EncoderRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case)
+        config, vocab, weights, SourceRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case)
     )
 
 

@@ -22,9 +22,9 @@ from bert_flow_tf.encoder.tokenizer import INSTEAD, read_vocabulary
 from bert_flow_tf.encoder.weights import (
     WORD_EMBEDDINGS,
     BertConfig,
-    EncoderRecord,
     LazyArrays,
     Pretrained,
+    SourceRecord,
     check_arrays,
     read_bert_config,
     variable_shapes,
@@ -154,7 +154,7 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
 
 
 def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
-    """Return BERT's path in a folder, and fields of its `EncoderRecord`."""
+    """Return BERT's path in a folder, and fields of its `SourceRecord`."""
     path = folder / folders.MODULES_FILE
     if not path.is_file():
         return "", {}
@@ -210,7 +210,7 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
         )
     own |= {"pooling": pooling, "max_seq_length": _max_length(bert), "normalize": len(kinds) == 3}
     with reading(path, "sentence-transformers' settings"):
-        msgspec.convert({"kind": "", "do_lower_case": True, **own}, EncoderRecord)
+        msgspec.convert({"kind": "", "do_lower_case": True, **own}, SourceRecord)
     return modules[0].path, own
 
 

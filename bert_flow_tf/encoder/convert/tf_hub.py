@@ -19,8 +19,8 @@ from bert_flow_tf.encoder.weights import (
     WORD_EMBEDDINGS,
     Activation,
     BertConfig,
-    EncoderRecord,
     Pretrained,
+    SourceRecord,
     check_arrays,
     variable_shapes,
     vocabulary_digest,
@@ -29,7 +29,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import check_writable
 from bert_flow_tf.files.reading import file_digest, reading
 from bert_flow_tf.files.user_cache import cache_root, print_download
-from bert_flow_tf.runs.record import EncoderFiles
+from bert_flow_tf.records import EncoderFiles
 
 # This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong
 # GELU differs by 2e-4.
@@ -87,7 +87,7 @@ def read_tf_hub(
         loaded = hub.load(str(encoder_dir))
     case = getattr(loaded, "do_lower_case", None)
     lower = not has_capitals(vocab) if case is None else bool(case.numpy())
-    record = EncoderRecord(kind="TF-Hub", do_lower_case=lower)
+    record = SourceRecord(kind="TF-Hub", do_lower_case=lower)
     variables = {v.name.removesuffix(":0"): v for v in loaded.variables if v.dtype.is_floating}
     table = next((v for key, v in variables.items() if "word_embeddings" in key), None)
     if table is not None and len(vocab) > table.shape[0]:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, compare
+from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibrate.witness import Compared, recommended
 from bert_flow_tf.commands.duplicates import similar_groups
-from bert_flow_tf.evaluation.witness import Compared, recommended
-from bert_flow_tf.runs.settings import FitSettings
 from tests.refusals import refused, succeeds, user_error
 
 SENTENCES = [f"w{i} w{j} w{(i * j) % 17}" for i in range(20) for j in range(15)]

@@ -10,9 +10,10 @@ import pytest
 from bert_flow_tf.data.senteval import SUBSETS
 from bert_flow_tf.encoder.handles import HUB_HANDLES
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.recipe import run as recipes
-from bert_flow_tf.results.records import Predictions
-from bert_flow_tf.runs.folder import FinishedRun, write_result
+from bert_flow_tf.original.folder import write_result
+from bert_flow_tf.original.recipe import run as recipes
+from bert_flow_tf.original.records import Predictions
+from bert_flow_tf.training.run_folder import FinishedRun
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.small_runs import write_tsv
 from tests.refusals import bert_flow, refusal, succeeds

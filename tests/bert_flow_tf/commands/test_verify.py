@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from bert_flow_tf.commands import verify
-from tests.bert_flow_tf.results import written
+from tests.bert_flow_tf.original import written
 from tests.golden import conftest
 from tests.refusals import bert_flow, refused, succeeds
 

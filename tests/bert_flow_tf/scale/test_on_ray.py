@@ -15,8 +15,8 @@ import time
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.runs.settings import ShardSettings
 from bert_flow_tf.scale import on_ray
+from bert_flow_tf.scale.settings import ShardSettings
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refusal, refused, succeeds, user_error
 
@@ -180,7 +180,7 @@ _MISTAKE = """
 import sys
 from bert_flow_tf.errors import UserError, exit_status
 from bert_flow_tf.scale.on_ray import train_on_ray
-from bert_flow_tf.runs.cluster import LostWorker
+from bert_flow_tf.training.cluster import LostWorker
 
 def run():
     open("{path}", "a").write("called,")

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.runs.settings import ShardSettings
+from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, input_files
 from tests.refusals import bert_flow, files_below, refused, succeeds, user_error
 

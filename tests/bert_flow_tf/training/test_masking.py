@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import TextRules
-from bert_flow_tf.model.masked_lm import NOT_PREDICTED
-from bert_flow_tf.runs.settings import PretrainSettings
 from bert_flow_tf.training import pretrain
+from bert_flow_tf.training.masked_lm import NOT_PREDICTED
+from bert_flow_tf.training.settings import PretrainSettings
 
 VOCAB = [
     "[PAD]",

@@ -12,12 +12,11 @@ import pytest
 import safetensors.numpy
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.model.provenance import encoder_record
-from bert_flow_tf.runs.settings import PretrainSettings
+from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.training import pretrain as pretraining
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pretrain import run_folder
+from bert_flow_tf.training.settings import PretrainSettings
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 

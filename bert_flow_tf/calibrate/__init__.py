@@ -1,0 +1,1 @@
+"""Learn, judge and compare calibrations of any encoder."""

@@ -1,0 +1,328 @@
+"""Calibrate embeddings of any encoder: a sentence-transformers model or a function."""
+
+import contextlib
+import functools
+import importlib
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.calibrate import learning as fitting
+from bert_flow_tf.calibrate.settings import CALIBRATION_FOLDER, FitSettings
+from bert_flow_tf.calibrate.thresholds import threshold
+from bert_flow_tf.calibrate.witness import Compared
+from bert_flow_tf.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.reading import reading
+from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
+from bert_flow_tf.records import CalibrationRecord, Result, Threshold, Training, made_by
+from bert_flow_tf.settings import chosen, suggesting_arguments
+from glow.calibration import AffineMap, Calibration
+from glow.folded import DenseLayer
+from glow.saved import read_calibration, write_calibration, write_export
+
+RECORD_FILE = "record.json"
+_ROWS_PER_CALL = 4096
+# The library writes a model's files and these modules; a folder with any other file is not
+# replaced.
+_EXPORT = FolderKind(
+    "a sentence-transformers model",
+    "modules.json",
+    ("*.json", "*.txt", "*.model", "README.md", "*.safetensors", "[0-9]*_*"),
+)
+
+# A function from a list of strings to embeddings [n, D], or a `SentenceTransformer`.
+Encoder = Any
+
+
+class SavedCalibration(Result, frozen=True, kw_only=True, tag="calibration"):
+    flow: CalibrationRecord
+    normalize: bool
+
+
+class Calibrated:
+    """An encoder whose embeddings pass through a calibration.
+
+    Attributes:
+      encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
+      calibration: the flow or affine map.
+      record: its method, configuration and training.
+      history_: `training.fitting.History` of `calibrate`, or its `verdict` after
+        `load_calibration`.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        calibration: Calibration,
+        record: CalibrationRecord,
+        history: object,
+        *,
+        normalize: bool = False,
+    ) -> None:
+        self.encoder, self.calibration, self.record, self.normalize = (
+            encoder,
+            calibration,
+            record,
+            normalize,
+        )
+        self.history_ = history
+        self._forward = calibration.folded() or calibration.forward
+
+    def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Return calibrated embeddings, float32 [n, D], or [D] for one string.
+
+        The options are those of the encoder's own `encode`.
+        """
+        if self.encoder is None:
+            raise UserError(
+                "encode: found a calibration without an encoder, expected one in load_calibration"
+            )
+        single = isinstance(sentences, str)
+        found = self.transform(
+            _encode(self.encoder, [sentences] if isinstance(sentences, str) else sentences, options)
+        )
+        return found[0] if single else found
+
+    def transform(self, embeddings: np.ndarray) -> np.ndarray:
+        """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
+        u = _array(embeddings, self.calibration.event_size)
+        parts = [
+            self._forward(tf.constant(u[i : i + _ROWS_PER_CALL]))
+            for i in range(0, len(u), _ROWS_PER_CALL)
+        ]
+        z = np.concatenate(parts) if parts else u
+        return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
+
+    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
+        """Return the cosine that few random pairs exceed, see `evaluation.thresholds.threshold`."""
+        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
+
+    def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+        """Write the calibration, without the encoder; `load_calibration` reads it."""
+        with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
+            write_calibration(new, self.calibration)
+            made = made_by("calibrate")
+            values: Any = {"flow": self.record, "normalize": self.normalize}
+            write_json(new / RECORD_FILE, SavedCalibration(made_by=made, **values))
+        return pathlib.Path(folder)
+
+    def export(
+        self, path: str | os.PathLike, format: str | None = None, *, overwrite: bool = False
+    ) -> pathlib.Path:
+        """Write the calibration for other programs.
+
+        Args:
+          path: a file `.npz` or `.onnx`, see `glow.saved.export_calibration`; or, with the format
+            "sentence-transformers", a folder with the encoder's modules and the calibration as
+            `Dense` modules.
+
+        Raises:
+          UserError: the format does not fit, the path exists, or the couplings have no dense
+            layers.
+        """
+        path = pathlib.Path(path)
+        warn_if_harmful("export", self.record)
+        if format == "sentence-transformers":
+            if not hasattr(self.encoder, "_modules"):
+                raise ArgumentError(
+                    "format: found sentence-transformers without its model, expected .npz or .onnx"
+                )
+            with new_output(path, _EXPORT, overwrite=overwrite) as folder:
+                self._appended().save(str(folder))
+            return path
+        if format not in (None, path.suffix[1:]) or path.suffix not in (".npz", ".onnx"):
+            raise ArgumentError(
+                f"format: found {format} for {path}, expected sentence-transformers, .npz or .onnx"
+            )
+        if path.suffix == ".onnx":
+            check_installed("tf2onnx", "onnx", "format", ArgumentError)
+        with new_file(output_file(path, overwrite=overwrite)) as new, _layers_needed():
+            write_export(self.calibration, new, path.suffix)
+        return path
+
+    def faiss_transform(self) -> Any:
+        """Return an affine calibration as `faiss.LinearTransform`.
+
+        `faiss.IndexPreTransform` takes it.
+        """
+        check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
+        faiss: Any = importlib.import_module("faiss")
+        if not isinstance(self.calibration, AffineMap):
+            found = f"found {self.record.method}"
+            raise ArgumentError(
+                f"faiss_transform: {found}, expected whitening or another affine map"
+            )
+        first, last = self.calibration.dense_layers()
+        transform = faiss.LinearTransform(*last.kernel.shape, True)
+        faiss.copy_array_to_vector(np.float32(last.kernel.T).ravel(), transform.A)
+        faiss.copy_array_to_vector(np.float32(first.bias @ last.kernel), transform.b)
+        transform.is_trained = True
+        return transform
+
+    def _appended(self) -> Any:
+        """Return the encoder with the calibration appended as modules."""
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Normalize
+
+        if getattr(self.encoder, "truncate_dim", None) is not None:
+            found = f"found truncate_dim={self.encoder.truncate_dim}"
+            raise ArgumentError(f"format: {found}, which no module keeps; expected .npz or .onnx")
+        with _layers_needed():
+            layers = self.calibration.dense_layers()
+        modules = [*self.encoder, *map(_dense, layers), *([Normalize()] if self.normalize else [])]
+        names = ("prompts", "default_prompt_name", "similarity_fn_name")
+        return SentenceTransformer(
+            modules=modules, **{name: getattr(self.encoder, name) for name in names}
+        )
+
+
+@suggesting_arguments
+def calibrate(
+    encoder: Encoder,
+    sentences: Iterable[str],
+    *,
+    method: str = FitSettings.method,
+    pairs: fitting.Pairs | None = None,
+    normalize: bool = False,
+    flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
+    epochs: float | None = FitSettings.epochs,
+    batch_size: int = FitSettings.batch_size,
+    learning_rate: float = FitSettings.learning_rate,
+    seed: int = FitSettings.seed,
+    dev_fraction: float = FitSettings.dev_fraction,
+    show_progress_bar: bool | None = None,
+) -> Calibrated:
+    """Learn a calibration of an encoder's embeddings, as `BertFlow.fit` does.
+
+    Args:
+      encoder: a `SentenceTransformer` of any architecture, or a function from a list of strings to
+        an array [n, D].
+      normalize: True to scale calibrated embeddings to norm 1.
+
+    The other arguments and the errors are those of `BertFlow.fit`.
+    """
+    flow_model_config = os.fspath(flow_model_config)
+    settings: FitSettings = chosen(FitSettings, locals())
+    options: Any = {"show_progress_bar": show_progress_bar}
+    fitted = fitting.fit_sentences(
+        functools.partial(_encode, encoder), sentences, settings, pairs, **options
+    )
+    return Calibrated(
+        encoder, fitted.calibration, fitted.record, fitted.history, normalize=normalize
+    )
+
+
+def compare(
+    encoder: Encoder | Embedder,
+    sentences: Iterable[str],
+    methods: Sequence[str] = ("whitening", "soft-whitening-0.1", "flow"),
+    *,
+    pairs: fitting.Pairs | None = None,
+    settings: FitSettings | None = None,
+    show_progress_bar: bool | None = None,
+) -> list[Compared]:
+    """Learn several calibrations of an encoder; return their figures.
+
+    The first row is the encoder as it is; `evaluation.witness.recommended` picks a row.
+
+    Args:
+      encoder: a `BertFlow`, whose flow is ignored, or as in `calibrate`.
+      pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
+      settings: the flow's; `method` is ignored.
+
+    The errors are those of `BertFlow.fit`.
+    """
+    options: Any = {"show_progress_bar": show_progress_bar}
+    encode: Callable[..., np.ndarray] = functools.partial(_encode, encoder)
+    if isinstance(encoder, Embedder):
+        encode, options["reduce"] = encoder.encode_pooled, encoder.reduce
+    return fitting.compare(encode, sentences, methods, settings or FitSettings(), pairs, **options)
+
+
+def calibrate_array(
+    embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False
+) -> Calibrated:
+    """Learn a calibration of embeddings [n, D]; its verdict is "not judged"."""
+    fitted = fitting.fit_array(_array(embeddings), settings)
+    return Calibrated(None, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
+
+
+def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Calibrated:
+    """Load a folder of `Calibrated.save` or `FlowCalibrator.save`.
+
+    Only `encode` needs the encoder.
+    """
+    with reading(folder, "a calibration"):
+        calibration = read_calibration(folder)
+    path = pathlib.Path(folder, RECORD_FILE)
+    if not path.exists():
+        config = getattr(calibration, "config", None)
+        return Calibrated(
+            encoder, calibration, CalibrationRecord(config=config, training=Training()), None
+        )
+    record = read_json(path, SavedCalibration, expected="a calibration's record")
+    return Calibrated(
+        encoder, calibration, record.flow, record.flow.verdict, normalize=record.normalize
+    )
+
+
+def _encode(
+    encoder: Encoder,
+    sentences: Iterable[str],
+    options: dict[str, Any] | None = None,
+    label: str = "",
+) -> np.ndarray:
+    texts = fitting.sentence_list(sentences)
+    # A `SentenceTransformer` is callable too, on tensors.
+    call: Any = getattr(encoder, "encode", encoder)
+    if isinstance(encoder, str) or not callable(call):
+        raise ArgumentError(
+            f"encoder: found {encoder!r:.40}, expected a SentenceTransformer or a function"
+        )
+    embeddings = _array(call(texts, **(options or {})))
+    if len(embeddings) != len(texts):
+        raise UserError(
+            f"encoder: found {len(embeddings)} embeddings of {len(texts)} sentences, expected one "
+            "each"
+        )
+    return embeddings
+
+
+def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> np.ndarray:
+    """Return float32 [n, D]; raise `UserError` for other shapes or values."""
+    with reading("embeddings", "numbers [n, D]"):
+        found = np.asarray(embeddings, np.float32)
+    if found.ndim != 2 or width not in (None, found.shape[1]):
+        raise UserError(
+            f"embeddings: found the shape {list(found.shape)}, expected [n, {width or 'D'}]"
+        )
+    if not np.isfinite(found).all():
+        raise UserError("embeddings: found NaN or infinity, expected finite numbers")
+    return found
+
+
+@contextlib.contextmanager
+def _layers_needed() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ArgumentError(f"format: {error}, expected .onnx") from error
+
+
+def _dense(layer: DenseLayer) -> Any:
+    """Return a layer as sentence-transformers' module."""
+    import torch
+    from sentence_transformers.models import Dense
+
+    activation = torch.nn.Identity() if layer.slope == 1 else torch.nn.PReLU(init=layer.slope)
+    dense = Dense(*layer.kernel.shape, activation_function=activation)
+    with torch.no_grad():
+        dense.linear.weight.copy_(torch.from_numpy(np.float32(layer.kernel.T)))
+        dense.linear.bias.copy_(torch.from_numpy(np.float32(layer.bias)))
+    return dense

@@ -1,0 +1,43 @@
+"""The settings of a calibration."""
+
+import dataclasses
+import re
+
+from bert_flow_tf.errors import ArgumentError, suggest
+from bert_flow_tf.files.atomic import FolderKind
+from bert_flow_tf.settings import Settings, flag, flow_config
+from glow.config import DEFAULT_CONFIG
+
+CALIBRATION_FOLDER = FolderKind(
+    "a calibration", "calibration.json", ("calibration.*", "record.json")
+)
+# A calibration that `BertFlow.fit` can learn.
+_METHODS = "flow, whitening[-D], soft-whitening-E, sn, natsv-K or sn+natsv-K"
+
+
+FIT_METHOD = re.compile(
+    r"flow|whitening(-[1-9]\d{0,5})?|soft-whitening-(?![0.]+$)(\d{1,5}\.)?\d{1,9}"
+    r"|sn|(sn\+)?natsv-[1-9]\d{0,5}"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitSettings(Settings):
+    """The settings of `BertFlow.fit`."""
+
+    method: str = flag("flow", "flow, whitening, …")
+    flow_model_config: str = flag(DEFAULT_CONFIG, "Configuration of the flow.")
+    epochs: float | None = flag(
+        None, "[default: 1, or for 300 steps]", gt=0, option="num_train_epochs"
+    )
+    batch_size: int = flag(64, "Sentences per step.", ge=1, option="train_batch_size")
+    learning_rate: float = flag(1e-3, "Learning rate.", gt=0, option="flow_learning_rate")
+    seed: int = flag(1234, "Seed of weights and order.", ge=0, lt=2**32)
+    dev_fraction: float = flag(0.05, "Share held out.", ge=0, lt=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not FIT_METHOD.fullmatch(self.method):
+            hint = suggest(self.method, ("flow", "whitening", "soft-whitening-0.1"))
+            raise ArgumentError(f"method: found {self.method!r}, expected {_METHODS}{hint}")
+        flow_config(self.flow_model_config)

@@ -1,0 +1,49 @@
+"""The records of scores and measures."""
+
+from bert_flow_tf.evaluation.isotropy import Isotropy
+from bert_flow_tf.evaluation.protocols import TaskScores
+from bert_flow_tf.files.json_files import Count
+from bert_flow_tf.records import CalibrationRecord, EncoderRecord, ModelRecord, Result
+
+
+class Scores(Result, frozen=True, kw_only=True, tag="scores"):
+    """Scores of a model by task, with and without its flow."""
+
+    model: ModelRecord
+    tasks: dict[str, TaskScores]
+    without_flow: dict[str, TaskScores] | None = None
+
+
+class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
+    """Results of `bert-flow isotropy`; `reference` is a standard normal's."""
+
+    model: ModelRecord
+    task: str
+    split: str
+    sentences: Count
+    measures: dict[str, Isotropy]
+    reference: Isotropy
+    bits_per_dim: dict[str, float]
+
+
+def model_in_words(model: ModelRecord) -> str:
+    """Return encoder, pooling, length and the flow's training, for a title."""
+    words = [_encoder_in_words(model.encoder), model.pooling, f"{model.max_seq_length} word pieces"]
+    return ", ".join(filter(None, [*words, learning_in_words(model.flow)]))
+
+
+def learning_in_words(flow: CalibrationRecord | None) -> str:
+    """Say whether the flow learned with dropout; return "" without a record."""
+    settings = flow.training.settings if flow else {}
+    # Only `BertFlow.fit` records held-out sentences, and it uses no dropout.
+    without = settings.get("cache_embeddings") or "held_out" in settings
+    return f"flow learned with{'out' if without else ''} dropout" if settings else ""
+
+
+def _encoder_in_words(encoder: EncoderRecord) -> str:
+    words = encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
+    training = encoder.fine_tuning
+    if training is None:
+        return words
+    tuned = training.settings.get("objective") or training.task or "unknown"
+    return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})"

@@ -1,0 +1,1 @@
+"""The original's experiment: runs with its flags, and the paper's tables."""

@@ -1,0 +1,104 @@
+"""The original's command: its flags, and what they do."""
+
+import os
+import pathlib
+import typing
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from bert_flow_tf.data import senteval
+from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
+from bert_flow_tf.encoder.pooling import pooling_name
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.files.atomic import output_file
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.model.scoring import scores_of
+from bert_flow_tf.original.folder import EVALUATION_FILE
+from bert_flow_tf.original.reports import scores_table
+from bert_flow_tf.original.settings import RunSettings, ScoringSettings
+from bert_flow_tf.original.start import train_and_score
+from bert_flow_tf.settings import flag_fields
+
+if TYPE_CHECKING:
+    from bert_flow_tf.original.scoring import Trained
+
+_DEFINE = {
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+    str: flags.DEFINE_string,
+}
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    for field in flag_fields(RunSettings):
+        # For `str | None`, the flag has the type str.
+        kind = (*typing.get_args(field.type), field.type)[0]
+        _DEFINE[kind](field.name, field.default, field.metadata["help"], flag_values=flag_values)
+
+
+def run(settings: RunSettings) -> None:
+    """Train, evaluate and predict, as the settings say.
+
+    If TF_CONFIG names several workers, they train together, and only the chief evaluates and
+    predicts.
+    """
+    scoring, path = settings.scoring, None
+    if not scoring.do_senteval:
+        train_and_score(settings)
+        return
+    tasks = _senteval_tasks(scoring)
+    if not settings.scores_checkpoint_alone:
+        path = settings.output_dir / EVALUATION_FILE
+        output_file(path, overwrite=settings.overwrite, flag=str(path))
+    train_and_score(settings, lambda trained: _write_senteval(path, trained, tasks))
+
+
+def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
+    names = [name.strip() for name in settings.senteval_tasks.split(",")]
+    if unknown := [name for name in names if name not in senteval.NAMES]:
+        known = f"{', '.join(senteval.NAMES)}{suggest(unknown[0], senteval.NAMES)}"
+        raise ArgumentError(
+            f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}"
+        )
+    return [read_task(senteval.NAMES[name], senteval_dir=settings.senteval_dir) for name in names]
+
+
+def _write_senteval(
+    path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask]
+) -> None:
+    """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
+    from bert_flow_tf.api import BertFlow
+
+    model = BertFlow(
+        trained.model.encoder,
+        trained.model.flow,
+        trained.model.encoder.source,
+        record=trained.record,
+    )
+    results = scores_of("run_siamese", model, tasks)
+    print(scores_table(results).to_text())
+    if path:
+        write_json(path, results)
+
+
+def settings_of(flag_values: flags.FlagValues) -> RunSettings:
+    """Return the settings; prepare XLA, which must be done before TensorFlow loads."""
+    values = {field.name: getattr(flag_values, field.name) for field in flag_fields(RunSettings)}
+    if values["use_xla"]:
+        # Clustering on CPUs must be enabled here; on GPUs the optimiser's setting is enough.
+        os.environ["TF_XLA_FLAGS"] = (
+            f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
+        )
+    return RunSettings.of(
+        **values | {"sentence_embedding_type": pooling_name(values["sentence_embedding_type"])}
+    )
+
+
+def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
+    try:
+        return flag_values(argv)
+    except (flags.Error, UnicodeDecodeError) as error:
+        raise UserError(" ".join(str(error).split())) from error

@@ -1,0 +1,357 @@
+"""Run the whole method: NLI fine-tuning, the flow, scores, an export.
+
+usage: python -m bert_flow_tf.original.recipe [--help] [--overwrite]
+
+  --overwrite   delete the results of an earlier run, and run every stage again
+
+Environment variables; by default, the demo encoder learns from the sample data, with results in
+./exp:
+  BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and
+                     large from TF-Hub
+  BERT_PREMODELS     folder of TF1 BERT checkpoints, such as uncased_L-12_H-768_A-12 (base)
+  BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; overrides BERT_NAME
+  PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name one
+  INIT_CKPT          checkpoint to start from (default: the encoder's weights)
+  GLUE_DIR           folder with STS-B (with its sts-test.csv), MNLI, SNLI in GLUE's layout
+                     (default: the sample data)
+  TASK_NAME          task to learn the flow on and to score (default: STS-B)
+  OUTPUT_PARENT_DIR  folder for all results (default: ./exp)
+  CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
+  RANDOM_SEED        seed of every stage (default: 1234)
+  SKIP_NLI           1: no NLI fine-tuning
+  BERT_FLOW_CACHE    folder for downloads and conversions (default: ~/.cache/bert_flow_tf)
+  TFHUB_CACHE_DIR    folder of models from TF-Hub (default: BERT_FLOW_CACHE/tfhub)
+
+Finished stages are skipped, so the same command resumes an interrupted run. The settings are the
+original README's: 1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches
+of 32, all splits, config_l3_d3_w32.
+"""
+
+import contextlib
+import gc
+import os
+import pathlib
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
+from bert_flow_tf.data.tasks import get_task
+from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
+from bert_flow_tf.evaluation.protocols import score_prediction_file
+from bert_flow_tf.evaluation.records import Scores
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.reading import check_local
+from bert_flow_tf.original import records
+from bert_flow_tf.original.folder import RESULT
+from bert_flow_tf.original.paper import FLOW_FLAGS, NLI_FLAGS, Preset
+from bert_flow_tf.original.settings import RunSettings
+from bert_flow_tf.original.start import train_and_score
+from bert_flow_tf.records import BERT_NAMES, made_by
+from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
+from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
+
+# The last one is exported, because it is the paper's best on STS-B.
+EMBEDDING_TYPES = ("avg", "avg-last-2")
+# The original's README uses these flags to score an encoder without training.
+_NO_TRAINING = {"num_examples": 0, "num_train_epochs": 1e-10}
+_PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
+_TF1_FILES = {
+    "vocab_file": "vocab.txt",
+    "bert_config_file": "bert_config.json",
+    "init_checkpoint": "bert_model.ckpt",
+}
+
+
+class Stage(NamedTuple):
+    """A run whose predictions for `task` are scored, or an export."""
+
+    title: str
+    settings: RunSettings
+    task: ScoredTask | None = None
+    export_to: pathlib.Path | None = None
+
+    def run(self) -> bool:
+        """Run or resume the stage; return False if it was finished."""
+        if self.export_to is not None:
+            if (self.export_to / "1").exists():
+                return False
+            from bert_flow_tf.api import BertFlow
+
+            BertFlow.from_pretrained(self.settings.output_dir).export(self.export_to, version=1)
+            return True
+        trained = self.settings.output_dir / TRAIN_RESULTS_FILE
+        # Without training there is no record of encoder and data, so predict again.
+        if self.task is not None and self.settings.prediction_path.exists() and trained.exists():
+            return False
+        with contextlib.suppress(FinishedRun):
+            train_and_score(self.settings)
+            return True
+        return False
+
+    def scores(self) -> Scores | None:
+        """Write and return the scores of the predictions, if any."""
+        if self.task is None:
+            return None
+        path = self.settings.prediction_path
+        model = read_json(
+            path.with_suffix(".json"), records.Predictions, expected="a record of predictions"
+        ).model
+        task_scores = score_prediction_file(self.task, path)
+        scores = Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: task_scores})
+        write_json(path.with_name(records.SCORES_FILE), scores)
+        return scores
+
+
+class Outcome(NamedTuple):
+    """A finished stage; `seconds` is None if it was finished before."""
+
+    stage: Stage
+    seconds: float | None
+    scores: Scores | None
+
+
+class Recipe(NamedTuple):
+    """The settings that all stages share."""
+
+    encoder_name: str  # in the folders' names
+    encoder_flags: dict[str, Any]  # flags of `run_siamese` for the encoder and its weights
+    glue_dir: pathlib.Path
+    output_dir: pathlib.Path
+    cached_dir: pathlib.Path
+    seed: int
+    with_nli: bool
+    folder: pathlib.Path  # the training data, named after the task
+    task: ScoredTask | None  # the task to score
+
+    def nli(self) -> list[Stage]:
+        flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
+        return (
+            [self._on_nli()._stage("NLI fine-tuning", "", flags, train=True)]
+            if self.with_nli
+            else []
+        )
+
+    def plain(self, pooling: str, title: str) -> Stage:
+        flags = {**_NO_TRAINING, "sentence_embedding_type": pooling}
+        return self._stage(title, f"_{self.folder.name}_{pooling}", flags)
+
+    def flow(
+        self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any
+    ) -> tuple[Stage, Stage]:
+        """Return the stages that learn a flow and score it."""
+        flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
+        name = f"_{self.folder.name}_{pooling}_flow{suffix}"
+        return self._stage(learn, name, flags, train=True), self._stage(score, name, flags)
+
+    def preset(self, preset: Preset) -> tuple[Stage, ...]:
+        title, pooling = f"{self.folder.name}, {preset.name}, seed {self.seed}", preset.pooling
+        if preset.flow is None:
+            return (self.plain(pooling, title),)
+        suffix = preset.name.replace("flow-target", "").replace("flow-", "_")
+        if not preset.on_nli:
+            return self.flow(pooling, f"{title}: learn", title, suffix, **preset.flow)
+        # Learn this flow once, and score it on every task, each in its own folder.
+        learned, _ = self._on_nli().flow(pooling, f"{preset.name}: learn", "", **preset.flow)
+        changes = preset.flow | {"init_checkpoint": str(learned.settings.output_dir)}
+        return learned, self.flow(pooling, "", title, suffix, **changes)[1]
+
+    def _on_nli(self) -> "Recipe":
+        return self._replace(folder=self.glue_dir / "ALLNLI", task=None)
+
+    def _stage(
+        self, title: str, suffix: str, flags: Mapping[str, Any], *, train: bool = False
+    ) -> Stage:
+        name = f"{'nli_' if self.with_nli else ''}{self.encoder_name}_{self.seed}"
+        known: dict[str, Any] = {**self.encoder_flags, "max_seq_length": 64, "seed": self.seed}
+        known |= {"init_checkpoint": str(self.output_dir / name)} if self.with_nli else {}
+        known |= {"do_train": True, "do_eval": True} if train else {"do_predict": True}
+        known |= {"do_predict_on_dev": self.task is not None and self.task.split == "dev"}
+        known |= {
+            "task_name": self.folder.name,
+            "data_dir": str(self.folder),
+            "cached_dir": str(self.cached_dir),
+        }
+        known |= {"output_parent_dir": str(self.output_dir), "exp_name": name + suffix}
+        return Stage(title, RunSettings.of(**{**known, **flags}), None if train else self.task)
+
+
+def recipe_stages(recipe: Recipe) -> list[Stage]:
+    """Return the stages of `siamese_then_flow.sh` in order."""
+    task = recipe.folder.name
+    flows = [
+        recipe.flow(kind, f"flow on {task}, {kind}", f"{task}, {kind} + flow")
+        for kind in EMBEDDING_TYPES
+    ]
+    best = flows[-1][0].settings
+    return [
+        *recipe.nli(),
+        *(recipe.plain(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES),
+        *(learned for learned, _ in flows),
+        *(scored for _, scored in flows),
+        Stage(
+            "SavedModel of avg-last-2 + flow",
+            best,
+            export_to=recipe.output_dir / "export" / best.output_dir.name,
+        ),
+    ]
+
+
+def read_environment(environ: Mapping[str, str], task: ScoredTask | None = None) -> Recipe:
+    """Read the recipe from environment variables; `task` overrides TASK_NAME."""
+    values = {name: value for name, value in environ.items() if value}
+    name, flags = _encoder(values)
+    if checkpoint := values.get("INIT_CKPT"):
+        flags["init_checkpoint"] = checkpoint
+    seed = matching(
+        values, "RANDOM_SEED", "1234", "[0-9]{1,9}", "a whole number from 0 to 999999999"
+    )
+    skip_nli = matching(values, "SKIP_NLI", "0", "[01]", "0 or 1")
+    for variable in ("OUTPUT_PARENT_DIR", "CACHED_DIR"):
+        check_local(values.get(variable, ""), variable)
+    output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
+    cached_dir = pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data")
+    glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
+    task = task or read_task(get_task(values.get("TASK_NAME", "STS-B")).name, glue_dir=glue_dir)
+    folder = pathlib.Path(task.source)
+    return Recipe(
+        name, flags, glue_dir, output_dir, cached_dir, int(seed), skip_nli == "0", folder, task
+    )
+
+
+def matching(
+    values: Mapping[str, str], name: str, default: str, pattern: str, expected: str
+) -> str:
+    """Return a variable's value; raise `UserError` if it does not match `pattern`."""
+    value = values.get(name, default)
+    if not re.fullmatch(pattern, value):
+        raise UserError(f"{name}: found {value!r}, expected {expected}")
+    return value
+
+
+def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    hub, premodels = values.get("BERT_HUB"), values.get("BERT_PREMODELS")
+    known = _PREMODELS if premodels else BERT_NAMES
+    if hub is None and (premodels or "BERT_NAME" in values):
+        name = matching(
+            values, "BERT_NAME", "base", "|".join(known), f"{', '.join(known)} (or BERT_PREMODELS)"
+        )
+        folder = pathlib.Path(premodels or "") / _PREMODELS[name]
+        if premodels and not folder.is_dir():
+            raise UserError(
+                f"BERT_PREMODELS: no folder {folder}, expected the TF1 checkpoint of BERT {name}"
+            )
+        if premodels:
+            return name, {flag: str(folder / file) for flag, file in _TF1_FILES.items()}
+        hub = name
+    # For example, …/bert_en_uncased_L-12_H-768_A-12/4 gives the name
+    # bert_en_uncased_L-12_H-768_A-12_4.
+    parts = os.path.abspath(hub or "demo").split("?")[0].split("/")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join(parts[-2 if parts[-1].isdigit() else -1 :]))
+    flags = {"bert_hub": hub or "demo", "preprocess_hub": values.get("PREPROCESS_HUB")}
+    return name, {flag: value for flag, value in flags.items() if value}
+
+
+def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outcome]:
+    """Run the stages in order, except finished ones."""
+    for stage in stages if overwrite else ():
+        if stage.export_to is not None:
+            shutil.rmtree(stage.export_to / "1", ignore_errors=True)
+        clear_run(stage.settings.output_dir, RESULT)
+    outcomes = []
+    for position, stage in enumerate(stages, start=1):
+        print(f"[{position}/{len(stages)}] {stage.title}", flush=True)
+        start = time.monotonic()
+        seconds = time.monotonic() - start if stage.run() else None
+        if seconds is None:
+            print("  done before", flush=True)
+        outcomes.append(Outcome(stage, seconds, stage.scores()))
+        # Free this stage's model before the next one is built.
+        gc.collect()
+    return outcomes
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """Return a table of each stage's scores x100 and its seconds."""
+    scores = {
+        one.stage.title: next(iter(one.scores.tasks.values()))
+        for one in outcomes
+        if one.scores is not None
+    }
+    names = (
+        ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
+    )
+    rows, falls = list[list[Entry]](), False
+    for stage, seconds, _ in outcomes:
+        scored, title = scores.get(stage.title), stage.title.removesuffix(" + flow")
+        plain = scores.get(title) if title != stage.title else None
+        change = (
+            100 * (scored.by_protocol["all"] - plain.by_protocol["all"])
+            if scored and plain
+            else None
+        )
+        falls = falls or bool(fall(change))
+        cells = [x100(scored.by_metric[name]["all"] if scored else None) for name in names]
+        cells += [number(change, sign="+", note=fall(change)), number(seconds, 1)]
+        rows.append([stage.title, *cells, "done before" if seconds is None else ""])
+    total = [
+        "total",
+        *(None for _ in names),
+        None,
+        number(sum(one.seconds or 0.0 for one in outcomes), 1),
+        "",
+    ]
+    columns = ("stage", *(METRIC_NAMES[name] for name in names), "change", "seconds", "")
+    return Table(columns, [*rows, total], notes=WHY_FLOW if falls else (), has_total=True)
+
+
+def seed_runs(outcomes: Iterable[Outcome]) -> Iterator[records.SeedRun]:
+    for stage, _, scores in outcomes:
+        assert scores is not None, "every stage of a row predicts"
+        (task_scores,) = scores.tasks.values()
+        seed, directory = stage.settings.training.seed, str(stage.settings.output_dir)
+        yield records.SeedRun(
+            seed=seed, directory=directory, model=scores.model, scores=task_scores
+        )
+
+
+def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    def work(overwrite: bool) -> None:
+        recipe = read_environment(environ)
+        flags = recipe.encoder_flags
+        print(f"encoder: {flags.get('bert_hub') or flags['init_checkpoint']}")
+        print(f"data: {recipe.folder}, seed {recipe.seed}\noutput: {recipe.output_dir}", flush=True)
+        stages = recipe_stages(recipe)
+        print(
+            f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}\n\nSavedModel: "
+            f"{stages[-1].export_to}"
+        )
+
+    return command_line(work, __doc__, arguments)
+
+
+def command_line(
+    work: Callable[[bool], None], help_text: str, arguments: Sequence[str] | None
+) -> int:
+    """Print the help or call `work(overwrite)`; return the exit status."""
+    flags = {*(sys.argv[1:] if arguments is None else arguments)}
+
+    def run() -> None:
+        if flags & {"--help", "-h"}:
+            print(help_text.strip())
+        elif unknown := flags - {"--overwrite"}:
+            raise UserError(f"unknown argument {min(unknown)!r}, expected --overwrite or --help")
+        else:
+            work("--overwrite" in flags)
+
+    quiet_libraries()
+    log_progress()
+    return exit_status(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Tables of results for commands and reports."""
+
+import dataclasses
+import importlib.resources
+import json
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from bert_flow_tf.calibrate.comparison import Comparison, comparison_table
+from bert_flow_tf.data.scored_tasks import task_title
+from bert_flow_tf.evaluation.isotropy_table import isotropy_table
+from bert_flow_tf.evaluation.records import IsotropyResults, learning_in_words
+from bert_flow_tf.original.paper import fine_tuning_of, is_whole, table5
+from bert_flow_tf.original.records import Source, Verification, summarize
+from bert_flow_tf.original.rows import ScoreRow, score_rows
+from bert_flow_tf.original.verdict import verdict, verdict_table
+from bert_flow_tf.records import EncoderRecord, Result
+from bert_flow_tf.table import (
+    METRIC_NAMES,
+    WHY_FLOW,
+    Entry,
+    Table,
+    fall,
+    number,
+    x100,
+)
+from glow.config import DEFAULT_CONFIG
+
+_PROTOCOLS = (
+    "wmean: mean over sub-sets, weighted by their pairs (the paper); all pairs: one "
+    "correlation (later ones)."
+)
+_COMPARED = (
+    "paper: the row of Tables 2 to 4 (for a flow on train only, the original's README) with the "
+    "same encoder, training "
+    "and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow."
+)
+
+
+def scores_table(result: Result) -> Table:
+    """Return `rows_table` of one result's scores."""
+    return rows_table(score_rows([Source("", pathlib.Path(), result)]))
+
+
+def rows_table(rows: Sequence[ScoreRow]) -> Table:
+    """Return a table of scores beside their baselines and published scores.
+
+    Scores are times 100; several seeds give their mean ± deviation (over n - 1). A note marks a
+    flow that lowers a score by more than 0.5.
+    """
+    cells, falls = [], False
+    for row in rows:
+        summary, published, plain = summarize(row.values_x100), row.published, row.baseline
+        median = (
+            f"median {summary.median:.2f}, n = {len(row.values_x100)}"
+            if len(row.values_x100) > 1
+            else ""
+        )
+        base, change = (plain.mean_x100, row.mean_x100 - plain.mean_x100) if plain else (None, None)
+        falls = falls or bool(fall(change))
+        one: list[Entry] = [
+            row.name,
+            _embedding(row),
+            encoder_in_words(row.model.encoder),
+            row.task,
+            row.split,
+        ]
+        one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), number(row.pairs, 0)]
+        one += [
+            number(summary.mean, spread=summary.std, note=median),
+            number(row.all_pairs_x100),
+            x100(row.pearson),
+        ]
+        one += [number(base), number(change, sign="+", note=fall(change))]
+        one += [
+            number(published.paper, note=published.row or "")
+            if published.paper is not None
+            else None
+        ]
+        one += [
+            number(published.seeds["mean"], spread=published.seeds["std"])
+            if published.seeds and median
+            else None
+        ]
+        runs, original = (
+            len(published.original),
+            published.original and summarize(published.original).mean,
+        )
+        cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
+    columns = [
+        "name",
+        "embedding",
+        "encoder",
+        "task",
+        "split",
+        "metric",
+        "pairs",
+        "x100",
+        "all pairs",
+        "Pearson",
+    ]
+    columns += ["without flow", "change", "paper", "Table 8", "TF1 code"]
+    lengths = sorted({row.model.max_seq_length for row in rows})
+    title = [
+        f"{' or '.join(map(str, lengths))} word pieces",
+        *(learning_in_words(row.model.flow) for row in rows),
+    ]
+    notes = [
+        *([_PROTOCOLS] if any(row.protocol for row in rows) else ()),
+        *(WHY_FLOW if falls else ()),
+    ]
+    return Table(columns, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
+
+
+def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
+    """Yield the verdict, the scores and other results, if any."""
+    rows = score_rows(sources)
+    if claims := verdict(
+        [one.result for one in sources if isinstance(one.result, Verification)], rows
+    ):
+        yield verdict_table(claims)
+    if rows:
+        yield dataclasses.replace(table := rows_table(rows), notes=[_COMPARED, *table.notes])
+    for source in sources:
+        if isinstance(source.result, Comparison):
+            table = comparison_table(source.result, _table5(source.result))
+        elif isinstance(source.result, IsotropyResults):
+            table = isotropy_table(source.result)
+        else:
+            continue
+        yield dataclasses.replace(table, title=f"{source.label}: {table.title}".rstrip(": "))
+
+
+def _table5(result: Comparison) -> dict[str, float]:
+    """Return the paper's figures by method, if the pairs and the pooling are those of Table 5."""
+    task = task_title(result.task or "")
+    has_pairs = is_whole(task, "test", result.pairs)
+    if not has_pairs or result.model is None or result.model.pooling != "avg":
+        return {}
+    rows = {one.method: table5(one.method, task, result.flow_model_config) for one in result.rows}
+    return {method: row[1] for method, row in rows.items() if row}
+
+
+def literature_table() -> Table:
+    """Return what later papers report for the flow and for whitening."""
+    text = (
+        importlib.resources.files("bert_flow_tf.original")
+        .joinpath("literature.json")
+        .read_text("utf-8")
+    )
+    found, rows = json.loads(text), list[list[Entry]]()
+    tasks = list(dict.fromkeys(task for row in found["rows"] for task in row["spearman_x100"]))
+    about = ("method", "encoder", "learned_on", "pooling", "aggregation")
+    for row in found["rows"]:
+        scores = (row["spearman_x100"].get(task) for task in tasks)
+        rows.append(
+            [
+                *(row[name] for name in about),
+                *map(number, scores),
+                number(row.get("average")),
+                row["source"],
+            ]
+        )
+    columns = (*(name.replace("_", " ") for name in about), *tasks, "average", "source")
+    notes = [f"Why they differ: {why}." for why in found["why_they_disagree"]]
+    return Table(columns, rows, "Spearman x100 in later papers", notes)
+
+
+def encoder_in_words(encoder: EncoderRecord) -> str:
+    """Return an encoder's name, or its handle's end, and its fine-tuning."""
+    tuned, words = (
+        fine_tuning_of(encoder),
+        encoder.name or encoder.handle.rstrip("/").rpartition("/")[2],
+    )
+    return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
+
+
+def _embedding(row: ScoreRow) -> str:
+    flow = row.model.flow
+    if flow is None:
+        return row.model.pooling
+    notes = (
+        []
+        if flow.config is None or flow.name == DEFAULT_CONFIG
+        else [flow.name or "other configuration"]
+    )
+    splits = ", train" if flow.training.settings.get("use_full_for_training") == 0 else ""
+    notes += [f"learned on {task_title(flow.training.task)}{splits}"] if flow.training.task else []
+    notes += (
+        [f"seed{'s' if len(row.seeds) > 1 else ''} {', '.join(map(str, row.seeds))}"]
+        if row.seeds
+        else []
+    )
+    return f"{row.model.pooling} + {flow.method}" + (f" ({'; '.join(notes)})" if notes else "")

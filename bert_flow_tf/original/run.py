@@ -1,0 +1,316 @@
+"""A run of `run_siamese`: its folder, settings, model and results."""
+
+import functools
+import pathlib
+from typing import Any
+
+import msgspec
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_flow_tf.data.tasks import concatenate, get_task, read_split
+from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
+from bert_flow_tf.files.reading import AnyPath, file_digest
+from bert_flow_tf.original import build, pairs, provenance
+from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
+from bert_flow_tf.original.folder import DEV_RESULTS_FILE, RESULT, write_result
+from bert_flow_tf.original.records import Predictions
+from bert_flow_tf.original.scoring import Trained, evaluate, prediction_lines
+from bert_flow_tf.original.settings import RunSettings
+from bert_flow_tf.original.siamese import SiameseBertFlow
+from bert_flow_tf.original.train import Trainer, compiled_model, new_batches
+from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training, made_by
+from bert_flow_tf.training.cluster import Cluster
+from bert_flow_tf.training.devices import Workers, configure_devices
+from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, model_at, read_config
+from bert_flow_tf.training.resumable import Stages
+from bert_flow_tf.training.run_folder import check_run, differences, run_step, start_run
+
+
+class Run:
+    """Train, load, evaluate and predict in one run's folder.
+
+    Args:
+      folder: the run's folder; None to score a checkpoint without a run.
+      cluster: the workers that train the run; only the chief writes.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path | None, settings: RunSettings, cluster: Cluster | None = None
+    ) -> None:
+        self._folder, self.settings, self.task = folder, settings, get_task(settings.data.task_name)
+        training, cluster = settings.training, cluster or Cluster()
+        size = training.train_batch_size if training.do_train else None
+        strategy = configure_devices(
+            training.seed,
+            size,
+            cluster,
+            num_logical_cpus=training.num_logical_cpus,
+            use_xla=training.use_xla,
+        )
+        self.workers = Workers(cluster, strategy)
+
+    @property
+    def folder(self) -> pathlib.Path:
+        assert self._folder is not None, "only SentEval scores a checkpoint without a run"
+        return self._folder
+
+    def check(self, config: RunConfig) -> bool:
+        """Return True to resume the run, False to start it; see `runs.folder.check_run`."""
+        missing = [
+            path
+            for name in self.settings.scoring.files
+            if not (path := self.folder / name).exists()
+        ]
+        return check_run(self.folder, config, self.settings.overwrite, missing)
+
+    def train(self) -> Trained:
+        """Train or resume the run.
+
+        Raises:
+          UserError: see `check_run`; a loss or gradient is not finite.
+          LostWorker: another worker has ended.
+          KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
+        """
+        with self.workers.noticing_lost_worker():
+            return self._train(Stages())
+
+    def _train(self, stages: Stages) -> Trained:
+        settings, training, is_chief = self.settings, self.settings.training, self.workers.is_chief
+        source = resolve_run_encoder(**settings.model.encoder_arguments)
+        tokenizer, length = source.tokenizer(), settings.model.max_seq_length
+        labelled = settings.losses.num_examples
+        found, count = pairs.read_training_data(
+            settings.data, tokenizer, length, labelled, training.seed
+        )
+        config, total = (
+            self.config(source, count, pairs.fingerprint(found)),
+            training.total_steps(count),
+        )
+        resumed = is_chief and self.check(config)
+        with self.workers.strategy.scope():
+            model = compiled_model(
+                source, config, settings.model.init_checkpoint, settings.losses, training, total
+            )
+        if is_chief and not resumed:
+            start_run(self.folder, config, settings.overwrite, RESULT)
+        trainer = Trainer(self.folder, config, model, training, self.workers)
+        cache_dir = settings.model.cached_dir or self.folder
+        stages.end("load")
+        trained = self._trained(
+            model, trainer.record, trainer.step, None if config.encoder_trained else cache_dir
+        )
+        if not trainer.is_finished():
+            order = functools.partial(
+                pairs.ordered, len(found.labels), training.train_batch_size, training.seed
+            )
+            batches = new_batches(
+                model, tokenizer, found, order, settings.model, training, cache_dir
+            )
+            if training.cache_embeddings:
+                stages.end("embed")
+            trainer.begin(batches)
+            size = training.train_batch_size
+            logging.info(
+                "***** Running training *****\n  %d examples, %d steps of %d", count, total, size
+            )
+            trainer.fit(total, max(1, count // size), lambda: self.dev_score(trained))
+            stages.end("train")
+            trainer.finish(stages)
+        return trained._replace(record=trainer.record, step=trainer.step)
+
+    def load(self, checkpoint_name: str | None = None) -> Trained:
+        """Load a checkpoint, by default the latest, or an untrained encoder.
+
+        Raises:
+          UserError: the settings describe another model, or the run's encoder or checkpoint is
+            missing.
+        """
+        config = read_config(self._folder) if self._folder else None
+        if self._folder is None or config is None:
+            source, checkpoint = self._untrained_encoder(), None
+            config = self.config(source)
+        else:
+            self._check_same_model(config)
+            source, checkpoint = self._recorded_encoder(config), named_checkpoint(self._folder)
+            if checkpoint_name:
+                checkpoint = str(self._folder / checkpoint_name)
+            elif checkpoint is None:
+                raise UserError(
+                    f"{self._folder}: found a run without a checkpoint, expected a trained one"
+                )
+        logging.info("Encoder: %s", source.bert_hub)
+        # Only the chief predicts, so it must not use the workers' common strategy.
+        strategy = (
+            self.workers.strategy
+            if self.workers.cluster.count == 1
+            else tf.distribute.get_strategy()
+        )
+        with strategy.scope():
+            model = self._restored_model(source, config, checkpoint)
+        record, step = (
+            (model_at(config, checkpoint), run_step(checkpoint))
+            if checkpoint
+            else (config.model, 0)
+        )
+        return self._trained(
+            model, record, step, None if config.encoder_trained else self.settings.model.cached_dir
+        )
+
+    def evaluate(self, trained: Trained) -> None:
+        """Evaluate on dev and write `eval_results.txt`, one `name = value` per line."""
+        results = self.evaluated(trained) | {"global_step": trained.step}
+        text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
+        logging.info("***** Eval results *****\n%s", text)
+        write_result(self.folder / DEV_RESULTS_FILE, text, self.settings.overwrite)
+
+    def predict(self, trained: Trained) -> None:
+        """Write a cosine per pair or, with `predict_pool`, both embeddings as JSON."""
+        scoring, task = self.settings.scoring, self.task
+        if scoring.eval_checkpoint_name:
+            trained = self.load(scoring.eval_checkpoint_name)
+        splits = scoring.prediction_splits
+        examples = concatenate(
+            [read_split(task, self.settings.data.data_dir, split) for split in splits]
+        )
+        lines = prediction_lines(trained.outputs(examples, task), scoring.predict_pool)
+        made, count = made_by("run_siamese"), len(examples)
+        record = Predictions(
+            made_by=made, model=trained.record, task=task.name, splits=list(splits), pairs=count
+        )
+        path = self.folder / scoring.prediction_file
+        write_result(path, "".join(f"{line}\n" for line in lines), self.settings.overwrite, record)
+        logging.info("%d pairs to %s", len(lines), path)
+
+    def dev_score(self, trained: Trained) -> float:
+        """Return the score on dev by which `--early_stopping` decides."""
+        return float(
+            self.evaluated(trained)["eval_pearsonr" if self.task.is_regression else "eval_accuracy"]
+        )
+
+    def config(
+        self, source: EncoderSource, pairs: int | None = None, data: str | None = None
+    ) -> RunConfig:
+        """Return the run's `config.json`.
+
+        Args:
+          pairs: number of training pairs; None if nothing is trained.
+          data: digest of the pairs.
+        """
+        settings, checkpoint = self.settings.model, self.settings.model.init_checkpoint
+        seed, flags = self.settings.training.seed, self.settings.training_flags
+
+        def training_record(earlier: Training | None) -> Training:
+            relevant = {
+                name: value for name, value in flags.items() if name not in ("task_name", "seed")
+            }
+            return Training(
+                task=self.task.name, pairs=pairs, settings=relevant, seed=seed, began_with=earlier
+            )
+
+        flow, encoder = None, provenance.run_encoder_record(source, settings.encoder_arguments)
+        if settings.flow:
+            training = provenance.flow_training(checkpoint)
+            training = (
+                (training or Training(seed=seed)) if pairs is None else training_record(training)
+            )
+            flow = CalibrationRecord(config=settings.flow_config, training=training)
+        encoder_trained = pairs is not None and not self.settings.losses.encoder_is_frozen
+        if encoder_trained:
+            tuning = training_record(encoder.fine_tuning)
+            encoder = msgspec.structs.replace(
+                encoder, fingerprint=None, weights=None, fine_tuning=tuning
+            )
+        model = ModelRecord(
+            encoder=encoder,
+            pooling=settings.sentence_embedding_type,
+            max_seq_length=settings.max_seq_length,
+            low_dim=settings.low_dim,
+            flow=flow,
+        )
+        return RunConfig(
+            made_by=made_by("run_siamese"),
+            model=model,
+            encoder=source.files,
+            encoder_flags=provenance.absolute_flags(settings.encoder_arguments),
+            encoder_trained=encoder_trained,
+            num_labels=self._num_labels,
+            data=data,
+            # A checkpoint's index holds the checksum of every tensor.
+            begins_with=file_digest(f"{checkpoint_prefix(checkpoint)}.index")
+            if checkpoint
+            else None,
+            flags=flags,
+        )
+
+    @property
+    def _num_labels(self) -> int | None:
+        return None if self.task.is_regression else len(self.task.label_names)
+
+    def _trained(
+        self, model: SiameseBertFlow, record: ModelRecord, step: int, cache_dir: AnyPath | None
+    ) -> Trained:
+        settings = self.settings.model
+        return Trained(
+            model, record, step, settings.max_seq_length, settings.pad_to_max_seq_length, cache_dir
+        )
+
+    def evaluated(self, trained: Trained) -> dict[str, np.float32]:
+        dev = read_split(self.task, self.settings.data.data_dir, "dev")
+        return evaluate(trained, self.task, dev, self.settings.scoring)
+
+    def _untrained_encoder(self) -> EncoderSource:
+        if self._folder and (checkpoints := sorted(self._folder.glob("*.index"))):
+            found = (
+                f"{checkpoints[0].with_suffix('')}: found a checkpoint without the "
+                f"{CONFIG_FILE} of a run"
+            )
+            raise UserError(
+                f"{found}; bert-flow convert --tf1_flow makes a run from a TF1 checkpoint"
+            )
+        return resolve_run_encoder(**self.settings.model.encoder_arguments)
+
+    def _recorded_encoder(self, config: RunConfig) -> EncoderSource:
+        model = self.settings.model
+        if model.bert_hub and not model.init_checkpoint:
+            return resolve_run_encoder(**model.encoder_arguments, recorded=config.encoder)
+        return recorded_encoder(config)
+
+    def _restored_model(
+        self, source: EncoderSource, config: RunConfig, checkpoint: str | None
+    ) -> SiameseBertFlow:
+        # Load a classifier only from a run of the same task type, as the original does.
+        num_labels = None if self.task.is_regression else config.num_labels
+        losses, seed = self.settings.losses, self.settings.training.seed
+        model = build.build_model(
+            source, config.model, num_labels=num_labels, losses=losses, seed=seed
+        )
+        if checkpoint is not None:
+            build.restore(build.checkpoint_parts(model, config.encoder_trained), checkpoint)
+            logging.info("Restored %s", checkpoint)
+            return model
+        loaded = build.load_init_checkpoint(model, self.settings.model.init_checkpoint)
+        if model.flow is not None and "flow" not in loaded:
+            logging.warning(
+                "%s has no checkpoint: its flow is untrained", self._folder or "the command"
+            )
+        return model
+
+    def _check_same_model(self, config: RunConfig) -> None:
+        """Raise `UserError` if the run has another model than the settings describe."""
+        model, settings = config.model, self.settings.model
+        # No number below 1 reduces the dimension.
+        found: dict[str, Any] = {"low_dim": max(model.low_dim, 0)}
+        found |= {"flow_model_config": model.flow.config if model.flow else None}
+        found |= {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length}
+        given = {name: getattr(settings, name) for name in found}
+        given |= {"low_dim": max(settings.low_dim, 0), "flow_model_config": settings.flow_config}
+        if not self.task.is_regression:
+            found["num_labels"], given["num_labels"] = config.num_labels, self._num_labels
+        if differing := "; ".join(differences(found, given)):
+            raise UserError(
+                f"{self._folder}: found a run with other settings ({differing}), expected the same"
+            )

@@ -1,0 +1,91 @@
+"""Check a run's settings and files before TensorFlow loads, and start it."""
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from absl import logging
+
+from bert_flow_tf.data.tasks import get_task, read_split, task_folder
+from bert_flow_tf.encoder.handles import check_handle
+from bert_flow_tf.encoder.pooling import check_pooling
+from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.files.checkpoints import checkpoint_prefix
+from bert_flow_tf.original.settings import RunSettings
+from bert_flow_tf.training.cluster import Cluster
+from bert_flow_tf.training.run_folder import locked_run
+
+if TYPE_CHECKING:
+    from bert_flow_tf.original.scoring import Trained
+
+
+def check(settings: RunSettings) -> None:
+    """Raise `UserError` for an unknown name or an unreadable file."""
+    data, model, scoring, training = (
+        settings.data,
+        settings.model,
+        settings.scoring,
+        settings.training,
+    )
+    check_handle(model.bert_hub, "bert_hub")
+    check_handle(model.preprocess_hub, "preprocess_hub")
+    check_pooling(model.sentence_embedding_type)
+    _ = model.flow_config
+    if model.init_checkpoint:
+        checkpoint_prefix(model.init_checkpoint)
+    task, stops_early = get_task(data.task_name), training.do_train and training.early_stopping
+    task_folder(task, data.data_dir)
+    if scoring.do_predict and not task.is_regression:
+        raise ArgumentError(
+            f"do_predict: found task {task.name}, expected one scored by similarity"
+        )
+    if scoring.auc and task.metric != "auc":
+        raise ArgumentError(f"auc: found task {task.name}, expected one with two labels")
+    if (
+        (scoring.do_eval or stops_early)
+        and not read_split(task, data.data_dir, "dev").has_labels
+        and stops_early
+    ):
+        raise ArgumentError(
+            f"early_stopping: found task {task.name}, expected one whose dev set has scores"
+        )
+    for split in scoring.prediction_splits if scoring.do_predict else ():
+        read_split(task, data.data_dir, split)
+
+
+def train_and_score(
+    settings: RunSettings, score: "Callable[[Trained], None] | None" = None
+) -> None:
+    """Train, evaluate and predict; call `score` with the model at the end.
+
+    The workers in TF_CONFIG train together; only the chief writes, evaluates and predicts.
+
+    Raises:
+      UserError: a setting or file is invalid.
+      LostWorker: another worker has ended.
+      FinishedRun: the run already exists with these settings and all its results.
+    """
+    check(settings)
+    cluster = Cluster.from_environment() if settings.training.trains else Cluster()
+    if not cluster.is_chief:
+        logging.set_verbosity(logging.WARNING)
+    folder = None if settings.scores_checkpoint_alone else settings.output_dir
+    with locked_run(folder) if folder and cluster.is_chief else contextlib.nullcontext():
+        from bert_flow_tf.original.run import Run
+
+        run, trained = Run(folder, settings, cluster), None
+        if settings.training.trains:
+            trained = run.train()
+        elif settings.scoring.scores:
+            trained = run.load()
+        if trained is not None and cluster.is_chief:
+            if settings.scoring.do_eval:
+                run.evaluate(trained)
+            if settings.scoring.do_predict:
+                run.predict(trained)
+            if score is not None:
+                score(trained)
+        # Wait for all workers, because the others would report a worker that ended earlier as lost.
+        run.workers.from_chief()
+    if folder:
+        logging.info("*** output_dir ***\n%s", folder)

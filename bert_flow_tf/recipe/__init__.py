@@ -1,1 +1,0 @@
-"""The whole method as one command of several stages."""

@@ -1,1 +1,0 @@
-"""Results: schema, reader, rows and tables."""

@@ -1,0 +1,16 @@
+"""The settings of a folder of embeddings."""
+
+import dataclasses
+
+from bert_flow_tf.files.sentence_files import BLOCK_ROWS
+from bert_flow_tf.settings import Settings, flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardSettings(Settings):
+    """The settings of a folder of embeddings, the same for all parts."""
+
+    shard_rows: int = flag(BLOCK_ROWS, "Sentences in each file.", ge=1)
+    precision: str = flag("float32", "Stored type.", choices=("float32", "float16"))
+    normalize_embeddings: bool = flag(False, "Scale every embedding to norm 1.", option="normalize")
+    batch_size: int | None = flag(None, "Sentences per step.  [default: the fastest]", ge=1)

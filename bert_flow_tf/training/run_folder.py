@@ -1,0 +1,158 @@
+"""The folder of a training run: files, lock, and checks for a resume.
+
+    config.json                   model, data and settings (`training.records.RunConfig`)
+    model.ckpt-N.*, checkpoint    the last checkpoints, and TensorFlow's record of the latest
+    train_results.json            steps, seconds and memory of a finished run
+    events.out.tfevents.*         losses and gradient norms for TensorBoard
+
+N is a step.
+"""
+
+import contextlib
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import is_temporary, locked, remove
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.files.reading import AnyPath
+from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, is_run, read_config
+
+TRAIN_RESULTS_FILE = "train_results.json"
+CHECKPOINT_NAME = "model.ckpt"
+KEEP_CHECKPOINT_MAX = 3
+
+# A killed process leaves these temporary files of TensorFlow and `files.atomic`.
+_UNFINISHED = (
+    f"{CHECKPOINT_NAME}-*_temp",
+    f"{CHECKPOINT_NAME}-*.tempstate*",
+    "checkpoint.tmp*",
+    ".*.tmp",
+)
+
+
+class FinishedRun(UserError):
+    """The folder has a finished run with these settings and all results."""
+
+
+@contextlib.contextmanager
+def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
+    """Lock a run's folder; clean up after killed processes."""
+    run_dir = run_dir.resolve()
+    with locked(run_dir):
+        if is_run(run_dir):
+            data = run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*")
+            unindexed = [path for path in data if not path.with_suffix(".index").exists()]
+            for path in (
+                *unindexed,
+                *(path for pattern in _UNFINISHED for path in run_dir.glob(pattern)),
+            ):
+                remove(path)
+        yield
+
+
+def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
+    """Return the `config.json` of a run's checkpoint; None for other checkpoints."""
+    # A TF1 checkpoint may lie beside another program's config.json.
+    is_runs = (
+        prefix.parent / CONFIG_FILE
+    ).is_file() and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix).shapes
+    return read_config(prefix.parent) if is_runs else None
+
+
+def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
+    """Return prefix and configuration of a run's last, or named, checkpoint."""
+    prefix = checkpoint_prefix(run)
+    if (config := config_of_checkpoint(prefix)) is None:
+        raise UserError(
+            f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf "
+            "run"
+        )
+    return prefix, config
+
+
+def run_step(prefix: AnyPath) -> int:
+    return int(Checkpoint(prefix)["step/.ATTRIBUTES/VARIABLE_VALUE"])
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    keys = (key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
+    return [f"{key} is {old.get(key)!r}, not {new.get(key)!r}" for key in keys]
+
+
+def check_run(
+    run_dir: pathlib.Path,
+    config: RunConfig,
+    overwrite: bool,
+    missing_outputs: Sequence[pathlib.Path] = (),
+) -> bool:
+    """Return True to resume a run, False to start one.
+
+    A run is finished if it is trained and no output is missing. Its settings are
+    `RunConfig.identity`.
+
+    Raises:
+      FinishedRun: the folder has a finished run of these settings, and `overwrite` is false.
+      UserError: it has a run of other settings or other files, and `overwrite` is false.
+    """
+    old = None if overwrite else read_config(run_dir)
+    if old is None:
+        if not overwrite and _contents(run_dir):
+            raise UserError(
+                f"{run_dir}: found files without {CONFIG_FILE}, expected an empty or a new folder"
+            )
+        return False
+    if differing := differences(old.identity, config.identity):
+        hint = "expected the same; use another folder, or --overwrite to delete the run"
+        raise UserError(
+            f"{run_dir}: found a run with other settings ({'; '.join(differing)}), {hint}"
+        )
+    if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
+        raise FinishedRun(
+            f"{run_dir}: found a finished run of these settings (use --overwrite to train again)"
+        )
+    return True
+
+
+def start_run(
+    run_dir: pathlib.Path,
+    config: RunConfig,
+    overwrite: bool,
+    results: re.Pattern[str] | None = None,
+) -> None:
+    """Write `config.json` into the folder; with `overwrite`, see `clear_run`."""
+    if overwrite:
+        clear_run(run_dir, results)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    write_json(run_dir / CONFIG_FILE, config)
+
+
+def clear_run(run_dir: pathlib.Path, results: re.Pattern[str] | None = None) -> None:
+    """Delete a run, or files named like `results`, but keep the folder.
+
+    `train_results.json` is deleted first and `config.json` last, so that a killed command leaves an
+    unfinished run.
+    """
+    paths = _contents(run_dir)
+    if (
+        paths
+        and not is_run(run_dir)
+        and not (results and all(path.is_file() and results.fullmatch(path.name) for path in paths))
+    ):
+        raise UserError(
+            f"{run_dir}: found files without {CONFIG_FILE}, expected a run or an empty folder"
+        )
+    order = {TRAIN_RESULTS_FILE: -1, CONFIG_FILE: 1}
+    for path in sorted(paths, key=lambda path: order.get(path.name, 0)):
+        remove(path)
+
+
+def _contents(run_dir: pathlib.Path) -> list[pathlib.Path]:
+    return (
+        [path for path in run_dir.iterdir() if not is_temporary(path.name)]
+        if run_dir.exists()
+        else []
+    )

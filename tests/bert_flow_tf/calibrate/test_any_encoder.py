@@ -1,0 +1,243 @@
+"""Calibrations of any encoder's embeddings, and their files."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+
+import numpy as np
+import pytest
+
+from bert_flow_tf import BertFlow, FlowCalibrator, calibrate, load_calibration
+from bert_flow_tf.calibrate.any_encoder import calibrate_array
+from bert_flow_tf.calibrate.settings import FitSettings
+from tests.bert_flow_tf.small_runs import TINY_WORDS
+from tests.refusals import refused, succeeds, user_error
+
+WIDTH = 12
+_GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "sentence_transformers.md"
+APPLY = re.search(
+    r"<!-- snippet: numpy -->\n```python\n(.+?)```", _GUIDE.read_text(encoding="utf-8"), re.DOTALL
+)[1]
+# Random models of six architectures; sentence-transformers runs them beside TensorFlow.
+ARCHITECTURES = """
+import json, sys
+sys.path.append(sys.argv[1])
+import numpy as np, tokenizers, torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Normalize, Pooling, Transformer
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+from bert_flow_tf import UserError, calibrate, load_calibration
+
+texts = json.load(open("texts.json"))
+words = sorted({word for text in texts for word in text.split()})
+special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+pieces = [(piece, 0.0) for piece in special] + [("\u2581" + word, -1.0) for word in words]
+kinds = {"mpnet": "mean", "roberta": "cls", "xlm-roberta": "mean", "modernbert": "mean", "distilbert": "mean",
+         "granite": "lasttoken"}
+torch.manual_seed(0)
+for kind, pooling in kinds.items():
+    config = AutoConfig.for_model(kind)
+    sizes = {"vocab_size": len(pieces), "hidden_size": 32, "dim": 32, "num_hidden_layers": 2, "n_layers": 2,
+             "num_attention_heads": 4, "n_heads": 4, "num_key_value_heads": 4, "intermediate_size": 48,
+             "hidden_dim": 48, "max_position_embeddings": 40, "layer_types": ["full_attention"] * 2,
+             "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "cls_token_id": 0, "sep_token_id": 2}
+    for name, size in sizes.items():
+        if hasattr(config, name):
+            setattr(config, name, size)
+    AutoModel.from_config(config).save_pretrained(f"{kind}/model")
+    fast = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=3))
+    fast.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    names = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=fast, **names, cls_token="<s>", sep_token="</s>")
+    fast.save_pretrained(f"{kind}/model")
+    modules = [Transformer(f"{kind}/model", max_seq_length=16), Pooling(32, pooling_mode=pooling)]
+    encoder = SentenceTransformer(modules=[*modules, Normalize()] if kind == "mpnet" else modules, device="cpu",
+                                  prompts={"query": "find "}, similarity_fn_name="dot")
+    calibrated = calibrate(encoder, texts, epochs=2, batch_size=16, normalize=kind == "roberta", dev_fraction=0.1)
+    calibrated.export(f"{kind}/appended", format="sentence-transformers")
+    calibrated.save(f"{kind}/saved")
+    again = SentenceTransformer(f"{kind}/appended", device="cpu")
+    assert (again.prompts["query"], again.similarity_fn_name, again.max_seq_length) == ("find ", "dot", 16), kind
+    ours, theirs = calibrated.encode(texts, prompt_name="query"), again.encode(texts, prompt_name="query")
+    loaded = load_calibration(f"{kind}/saved", encoder).encode(texts, prompt_name="query")
+    ours, theirs = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (ours, theirs))
+    np.testing.assert_array_equal(loaded / np.linalg.norm(loaded, axis=1, keepdims=True), ours)
+    print(kind, np.abs(ours @ ours.T - theirs @ theirs.T).max())
+encoder.truncate_dim = 8
+try:
+    calibrated.export("truncated", format="sentence-transformers")
+except UserError as error:
+    assert "truncate_dim=8" in str(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def texts():
+    rng = np.random.default_rng(0)
+    return [" ".join(rng.choice(TINY_WORDS, rng.integers(2, 7))) for _ in range(300)]
+
+
+@pytest.fixture(scope="module")
+def u():
+    rng = np.random.default_rng(1)
+    return (rng.normal(size=[400, WIDTH]) @ rng.normal(size=[WIDTH, WIDTH]) + 3).astype(np.float32)
+
+
+@pytest.fixture(scope="module", params=["flow", "whitening"])
+def calibrated(request, u):
+    return calibrate_array(u, FitSettings(method=request.param, batch_size=32, epochs=2.0))
+
+
+def test_any_function_gets_the_flow_of_fit(tiny_encoder_dir, texts):
+    model, options = (
+        BertFlow.from_hub(tiny_encoder_dir, max_seq_length=12),
+        {"batch_size": 32, "epochs": 4.0},
+    )
+    pairs = (texts[:20], texts[20:40], list(np.linspace(0, 5, 20)))
+    found = calibrate(model.encode_pooled, texts, pairs=pairs, **options)
+    model.fit(texts, pairs=pairs, **options)
+    np.testing.assert_array_equal(
+        found.encode(texts[:30]), found.transform(model.encode_pooled(texts[:30]))
+    )
+    for ours, theirs in zip(found.calibration.variables, model.flow.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert str(found.history_) == str(model.history_)
+    assert found.encode("a").shape == (model.embedding_size,)
+
+
+def test_a_folder_gives_the_same_bits(calibrated, u, tmp_path):
+    calibrated.save(tmp_path / "saved")
+    again = load_calibration(tmp_path / "saved", lambda texts: u[: len(texts)])
+    np.testing.assert_array_equal(again.encode(["a"] * 9), calibrated.transform(u[:9]))
+    assert (again.record, again.history_) == (calibrated.record, calibrated.history_.verdict)
+    with user_error("saved: exists"):
+        calibrated.save(tmp_path / "saved")
+    with user_error("found a calibration without an encoder"):
+        load_calibration(tmp_path / "saved").encode(["a"])
+    (tmp_path / "saved" / "calibration.npz").write_bytes(b"PK")
+    with user_error("calibration.npz: cannot be read"):
+        load_calibration(tmp_path / "saved")
+
+
+def test_numpy_applies_the_dense_layers_without_tensorflow(calibrated, u, tmp_path):
+    calibrated.export(tmp_path / "layers.npz")
+    np.save(tmp_path / "u.npy", u)
+    program = f"{APPLY}\nnp.save('z.npy', apply('layers.npz', np.load('u.npy')))"
+    command = [sys.executable, "-c", f"import sys\nsys.modules['tensorflow'] = None\n{program}"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    expected = calibrated.transform(u)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "z.npy"), expected, rtol=0, atol=1e-5 * np.abs(expected).max()
+    )
+
+
+def test_onnx_gives_the_same(calibrated, u, tmp_path, require):
+    require("tf2onnx")
+    require("onnxruntime")
+    import onnxruntime
+
+    calibrated.export(tmp_path / "map.onnx")
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "map.onnx"), providers=["CPUExecutionProvider"]
+    )
+    (found,) = session.run(["calibrated_embedding"], {"embedding": u})
+    expected = calibrated.transform(u)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_faiss_finds_the_same_neighbours(u, require):
+    require("faiss")
+    import faiss
+
+    whitening = calibrate_array(u, FitSettings(method="whitening"))
+    index = faiss.IndexPreTransform(whitening.faiss_transform(), faiss.IndexFlatIP(WIDTH))
+    index.add(u)
+    z = whitening.transform(u)
+    np.testing.assert_array_equal(
+        index.search(u[:20], 5)[1], np.argsort(-(z[:20] @ z.T), axis=1)[:, :5]
+    )
+
+
+def test_a_flow_calibrator_is_saved_and_exported(u, tmp_path):
+    flow = FlowCalibrator(epochs=2, show_progress_bar=False).fit(u)
+    flow.save(tmp_path / "flow")
+    for again in (FlowCalibrator.load(tmp_path / "flow"), load_calibration(tmp_path / "flow")):
+        expected = flow.transform(u)
+        np.testing.assert_allclose(
+            again.transform(u), expected, rtol=0, atol=1e-5 * np.abs(expected).max()
+        )
+    flow.export(tmp_path / "flow.npz")
+    for repeat in (
+        lambda: flow.save(tmp_path / "flow"),
+        lambda: flow.export(tmp_path / "flow.npz"),
+    ):
+        with pytest.raises(FileExistsError):
+            repeat()
+    with pytest.raises(ValueError, match=r"expected \.npz or \.onnx"):
+        flow.export(tmp_path / "flow.txt")
+
+
+def test_commands_calibrate_arrays(u, tmp_path):
+    np.save(tmp_path / "u.npy", u)
+    succeeds(
+        "fit",
+        "--embeddings",
+        tmp_path / "u.npy",
+        "--out",
+        tmp_path / "flow",
+        "--train_batch_size",
+        32,
+    )
+    files = ("--embeddings", tmp_path / "u.npy", "--out", tmp_path / "z.npy")
+    succeeds("encode", "--calibration", tmp_path / "flow", *files)
+    expected = load_calibration(tmp_path / "flow").transform(u)
+    np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), expected)
+    assert "expected both or neither" in refused("encode", "--bert_hub", "demo", *files)
+    np.save(tmp_path / "bad.npy", np.zeros([3, 4], int))
+    line = refused("fit", "--embeddings", tmp_path / "bad.npy", "--out", tmp_path / "bad")
+    assert "bad.npy: cannot be read as embeddings [n, D]: found int64" in line
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options", "found"),
+    [
+        (
+            "all-mpnet-base-v2",
+            {},
+            "encoder: found 'all-mpnet-base-v2', expected a SentenceTransformer",
+        ),
+        (lambda texts: np.zeros([1, 4]), {}, "encoder: found 1 embeddings of 80 sentences"),
+        (lambda texts: np.zeros(len(texts)), {}, "embeddings: found the shape [80]"),
+        (lambda texts: np.full([len(texts), 4], np.nan), {}, "embeddings: found NaN"),
+        (lambda texts: np.zeros([len(texts), 4]), {"num_train_epochs": 2}, "did you mean epochs?"),
+    ],
+)
+def test_a_mistake_is_one_line(encoder, options, found, texts):
+    with user_error(found):
+        calibrate(encoder, texts[:80], dev_fraction=0.0, **options)
+
+
+def test_six_architectures_of_sentence_transformers(require, texts, tmp_path):
+    python = require("sentence-transformers")
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    theirs = sysconfig.get_path("purelib")
+    if str(python) != sys.executable:
+        theirs = subprocess.run(
+            [str(python), "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    done = subprocess.run(
+        [sys.executable, "-c", ARCHITECTURES, theirs],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    print(done.stdout)
+    differences = dict(line.split() for line in done.stdout.splitlines())
+    assert len(differences) == 6
+    assert max(map(float, differences.values())) <= 1e-5
