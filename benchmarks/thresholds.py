@@ -2,7 +2,7 @@
 
     python -m benchmarks.thresholds --encoders demo ENCODER --glue_dir GLUE
 
-chooses a threshold on 1,000 sentences of a text, by `evaluation.thresholds.threshold`, and prints
+chooses a threshold on 1,000 sentences of a text, by `calibrate.thresholds.threshold`, and prints
 the share of random pairs of 1,000 other sentences above it, over ten draws, without a calibration
 and with a flow.
 """

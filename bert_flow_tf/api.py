@@ -57,7 +57,7 @@ class BertFlow(Embedder):
     The arguments are those of `model.embedder.Embedder`.
 
     Attributes:
-      history_: `training.fitting.History` of the last `fit` or `fit_dataset`; after
+      history_: `calibrate.learning.History` of the last `fit` or `fit_dataset`; after
         `from_pretrained`, its `verdict`, or None.
     """
 
@@ -85,7 +85,7 @@ class BertFlow(Embedder):
             encoder's own, or `avg`. The original calls it `sentence_embedding_type`.
           max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the
             encoder's own, or its number of positions, at most 256.
-          low_dim: see `model.siamese.reduce_dimension`.
+          low_dim: see `encoder.pooling.reduce_dimension`.
 
         Raises:
           UserError: the encoder cannot be found or read, or an argument is invalid.
@@ -302,7 +302,7 @@ class BertFlow(Embedder):
         Args:
           inputs: one or several files (text, TSV, CSV, JSON lines or Parquet) or `glob` patterns.
           settings: rows of a file, stored type, normalization and batch size, see
-            `runs.settings.ShardSettings`.
+            `scale.settings.ShardSettings`.
           input_format: one of `files.sentence_files.INPUT_FORMATS`; by default from the file's
             ending.
           column: the column of the sentences, by default `sentence`.
@@ -349,7 +349,7 @@ class BertFlow(Embedder):
         return self.require_flow("sample").sample(n, seed).numpy()
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `evaluation.thresholds.threshold`."""
+        """Return the cosine that few random pairs exceed, see `calibrate.thresholds.threshold`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
@@ -425,7 +425,7 @@ class BertFlow(Embedder):
         Args:
           sentences: a repeated sentence counts each time.
           method: "flow", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
-            `evaluation.calibration.affine_calibration`.
+            `calibrate.affine.affine_calibration`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           flow_model_config: name of a shipped configuration, or a JSON file.
           epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most
@@ -433,7 +433,7 @@ class BertFlow(Embedder):
           batch_size: sentences per step.
           learning_rate: constant.
           seed: of order and initial weights.
-          dev_fraction: share of distinct sentences to hold out, see `training.fitting.hold_out`.
+          dev_fraction: share of distinct sentences to hold out, see `calibrate.learning.hold_out`.
           show_progress_bar: None shows it on a terminal only.
 
         Raises:
@@ -510,7 +510,7 @@ class BertFlow(Embedder):
           sentences: sentences or paragraphs; those longer than `settings.max_seq_length` are split.
           out_dir: the new encoder folder; checkpoints are in `OUT_DIR.pretraining`. `overwrite`
             replaces both.
-          settings: by default, those of `runs.settings.PretrainSettings` with the model's own
+          settings: by default, those of `training.settings.PretrainSettings` with the model's own
             `max_seq_length`.
 
         Raises:
@@ -571,7 +571,7 @@ class BertFlow(Embedder):
           format: "savedmodel" (for TensorFlow Serving), "sentence-transformers" or "onnx".
           version: positive; None for the next one. SavedModel only.
           normalize: True to scale every embedding to norm 1 (not those before the flow).
-          low_dim: see `model.siamese.reduce_dimension`; None for the model's own.
+          low_dim: see `encoder.pooling.reduce_dimension`; None for the model's own.
           max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
           dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel
             only.

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from glow.embeddings import negligible_deviation
+from glow.constant_channels import negligible_deviation
 from glow.parameters import Parameters
 
 

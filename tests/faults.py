@@ -32,7 +32,7 @@ import numpy as np
 
 # Forked processes would each import them again.
 from bert_flow_tf import cli
-from bert_flow_tf.original.recipe import run as recipes
+from bert_flow_tf.original import recipe as recipes
 from tests.bert_flow_tf import small_runs
 from tests.small_bert import write_small_bert
 

@@ -1,11 +1,11 @@
 """Calibrations of embeddings that are affine maps.
 
-A deviation is *negligible* if it can be rounding alone, see `glow.embeddings`.
+A deviation is *negligible* if it can be rounding alone, see `glow.constant_channels`.
 """
 
 import numpy as np
 
-from glow.embeddings import negligible_channels, negligible_deviation
+from glow.constant_channels import negligible_channels, negligible_deviation
 
 
 def affine_calibration(method: str, embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ class Calibrated:
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
       calibration: the flow or affine map.
       record: its method, configuration and training.
-      history_: `training.fitting.History` of `calibrate`, or its `verdict` after
+      history_: `calibrate.learning.History` of `calibrate`, or its `verdict` after
         `load_calibration`.
     """
 
@@ -100,7 +100,7 @@ class Calibrated:
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `evaluation.thresholds.threshold`."""
+        """Return the cosine that few random pairs exceed, see `calibrate.thresholds.threshold`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -229,7 +229,7 @@ def compare(
 ) -> list[Compared]:
     """Learn several calibrations of an encoder; return their figures.
 
-    The first row is the encoder as it is; `evaluation.witness.recommended` picks a row.
+    The first row is the encoder as it is; `calibrate.witness.recommended` picks a row.
 
     Args:
       encoder: a `BertFlow`, whose flow is ignored, or as in `calibrate`.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
-from glow.embeddings import negligible_channels
+from glow.constant_channels import negligible_channels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Isotropy:
     Attributes:
       embeddings, channels: n and D.
       constant_channels: number of channels that vary only by rounding, see
-        `glow.embeddings.negligible_channels`.
+        `glow.constant_channels.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
       mean_share: the mean vector's share of the mean squared norm; near 0 when isotropic.
       top_share, centred_top_share: the top singular vector's share of the mean squared norm, and of

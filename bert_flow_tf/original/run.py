@@ -59,7 +59,7 @@ class Run:
         return self._folder
 
     def check(self, config: RunConfig) -> bool:
-        """Return True to resume the run, False to start it; see `runs.folder.check_run`."""
+        """Return True to resume the run, False to start it; see `training.run_folder.check_run`."""
         missing = [
             path
             for name in self.settings.scoring.files

@@ -58,7 +58,7 @@ class DataSettings(Settings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelSettings(Settings):
-    """Encoder, pooling and flow, as in `runs.record.Model`."""
+    """Encoder, pooling and flow, as in `records.ModelRecord`."""
 
     bert_hub: str | None = flag_not_identifying(
         None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert."
@@ -110,7 +110,7 @@ class ModelSettings(Settings):
 
 @dataclasses.dataclass(frozen=True)
 class Losses(Settings):
-    """The losses of `model.siamese.SiameseBertFlow`."""
+    """The losses of `original.siamese.SiameseBertFlow`."""
 
     num_examples: int = flag(
         -1, "-1: all labels; 0: no labels, BERT is frozen; n: n labelled examples.", ge=-1

@@ -5,7 +5,7 @@ import pytest
 
 from bert_flow_tf.calibrate.affine import affine_calibration
 from bert_flow_tf.calibrate.settings import FitSettings
-from glow.embeddings import negligible_channels
+from glow.constant_channels import negligible_channels
 from tests.refusals import user_error
 
 NAMES = ("sn", "natsv-3", "sn+natsv-3", "whitening", "whitening-4", "soft-whitening-0.1")

@@ -17,7 +17,7 @@ from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import refused, succeeds, user_error
 
 WIDTH = 12
-_GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "sentence_transformers.md"
+_GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "sentence_transformers.md"
 APPLY = re.search(
     r"<!-- snippet: numpy -->\n```python\n(.+?)```", _GUIDE.read_text(encoding="utf-8"), re.DOTALL
 )[1]

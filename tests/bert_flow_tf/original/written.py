@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from bert_flow_tf.calibrate.comparison import Comparison
 from bert_flow_tf.calibrate.witness import Compared
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
 from bert_flow_tf.evaluation.protocols import TaskScores
+from bert_flow_tf.evaluation.records import IsotropyResults, Scores
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original import records as results
 from bert_flow_tf.training.records import StageCost, TrainingResults
@@ -37,7 +39,7 @@ def task_scores(title="STS-B", score=0.7308, pairs=1379, split="test", pearson=N
 
 
 def scores(model=CLS, **tasks):
-    return results.Scores(made_by=MADE_BY, model=model, tasks=tasks or {"stsb": task_scores()})
+    return Scores(made_by=MADE_BY, model=model, tasks=tasks or {"stsb": task_scores()})
 
 
 def write_run(folder, model=CLS_FLOW, **tasks):
@@ -95,7 +97,7 @@ def comparison(model=CLS, *, task="sts-b", pairs=1379):
         ),
     ]
     data = {"sentences": 100, "pairs": pairs, "task": task, "flow_model_config": "config_l3_d3_w32"}
-    return results.Comparison(
+    return Comparison(
         made_by=MADE_BY, model=model, encoder="demo, cls", **data, rows=rows, recommended="flow"
     )
 
@@ -112,4 +114,4 @@ def isotropies():
         "bits_per_dim": {"diagonal Gaussian": -1.25},
     }
     measured = {"measures": {"without flow": cone}, "reference": reference}
-    return results.IsotropyResults(made_by=MADE_BY, model=records.model(), **data, **measured)
+    return IsotropyResults(made_by=MADE_BY, model=records.model(), **data, **measured)
