@@ -20,9 +20,9 @@ import sys
 import numpy as np
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.calibrate import learning as fitting
-from bert_flow_tf.calibrate.settings import FitSettings
-from bert_flow_tf.calibrate.witness import Witness, witness
+from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.witness import Witness, witness
 from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.isotropy import measure_isotropy

@@ -12,8 +12,8 @@ from glow.lazy import import_name
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.calibrate.any_encoder import calibrate, compare, load_calibration
-    from bert_flow_tf.calibrate.settings import FitSettings
+    from bert_flow_tf.calibration.any_encoder import calibrate, compare, load_calibration
+    from bert_flow_tf.calibration.settings import FitSettings
     from bert_flow_tf.errors import UserError
     from bert_flow_tf.scale.settings import ShardSettings
     from bert_flow_tf.training.settings import PretrainSettings
@@ -23,14 +23,14 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "BertFlow": "bert_flow_tf.api",
-    "FitSettings": "bert_flow_tf.calibrate.settings",
+    "FitSettings": "bert_flow_tf.calibration.settings",
     "FlowCalibrator": "glow.calibrator",
     "PretrainSettings": "bert_flow_tf.training.settings",
     "ShardSettings": "bert_flow_tf.scale.settings",
     "UserError": "bert_flow_tf.errors",
-    "calibrate": "bert_flow_tf.calibrate.any_encoder",
-    "compare": "bert_flow_tf.calibrate.any_encoder",
-    "load_calibration": "bert_flow_tf.calibrate.any_encoder",
+    "calibrate": "bert_flow_tf.calibration.any_encoder",
+    "compare": "bert_flow_tf.calibration.any_encoder",
+    "load_calibration": "bert_flow_tf.calibration.any_encoder",
 }
 __all__ = [
     "BertFlow",

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.calibrate import learning as fitting
-from bert_flow_tf.calibrate.settings import FitSettings
-from bert_flow_tf.calibrate.thresholds import threshold
+from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
@@ -57,7 +57,7 @@ class BertFlow(Embedder):
     The arguments are those of `model.embedder.Embedder`.
 
     Attributes:
-      history_: `calibrate.learning.History` of the last `fit` or `fit_dataset`; after
+      history_: `calibration.learning.History` of the last `fit` or `fit_dataset`; after
         `from_pretrained`, its `verdict`, or None.
     """
 
@@ -349,7 +349,7 @@ class BertFlow(Embedder):
         return self.require_flow("sample").sample(n, seed).numpy()
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `calibrate.thresholds.threshold`."""
+        """Return the cosine that few random pairs exceed, see `calibration.thresholds`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
@@ -425,7 +425,7 @@ class BertFlow(Embedder):
         Args:
           sentences: a repeated sentence counts each time.
           method: "flow", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
-            `calibrate.affine.affine_calibration`.
+            `calibration.affine.affine_calibration`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           flow_model_config: name of a shipped configuration, or a JSON file.
           epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most
@@ -433,7 +433,7 @@ class BertFlow(Embedder):
           batch_size: sentences per step.
           learning_rate: constant.
           seed: of order and initial weights.
-          dev_fraction: share of distinct sentences to hold out, see `calibrate.learning.hold_out`.
+          dev_fraction: share of distinct sentences held out, see `calibration.learning.hold_out`.
           show_progress_bar: None shows it on a terminal only.
 
         Raises:

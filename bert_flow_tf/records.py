@@ -46,7 +46,7 @@ class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):
-    """The cosine that a share of random pairs exceeds, see `calibrate.thresholds`."""
+    """The cosine that a share of random pairs exceeds, see `calibration.thresholds`."""
 
     false_matches: float
     cosine: float

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, sample_data
-from bert_flow_tf.calibrate import learning as fitting
+from bert_flow_tf.calibration import learning as fitting
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
 from bert_flow_tf.original.settings import RunSettings

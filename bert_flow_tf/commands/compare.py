@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.scored_tasks import read_scored_split
@@ -16,7 +16,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.records import made_by
 
 if TYPE_CHECKING:
-    from bert_flow_tf.calibrate.learning import Pairs
+    from bert_flow_tf.calibration.learning import Pairs
 
 _METHODS = "whitening,soft-whitening-0.1,flow"
 
@@ -79,9 +79,9 @@ def compare(
             if data["pairs"] is not None
             else None
         )
-    from bert_flow_tf.calibrate.any_encoder import compare
-    from bert_flow_tf.calibrate.comparison import Comparison, comparison_table
-    from bert_flow_tf.calibrate.witness import recommended
+    from bert_flow_tf.calibration.any_encoder import compare
+    from bert_flow_tf.calibration.comparison import Comparison, comparison_table
+    from bert_flow_tf.calibration.witness import recommended
     from bert_flow_tf.evaluation.records import model_in_words
 
     encoder: Any = (

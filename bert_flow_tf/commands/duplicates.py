@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from bert_flow_tf.calibrate import thresholds
+from bert_flow_tf.calibration import thresholds
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.errors import UserError

@@ -81,7 +81,7 @@ def encode(
                 f"--out={out}: found {output_format} with --embeddings, which has no sentences; "
                 "use .npy"
             )
-        from bert_flow_tf.calibrate.any_encoder import load_calibration
+        from bert_flow_tf.calibration.any_encoder import load_calibration
 
         calibrated, u = load_calibration(calibration), open_array(str(embeddings))
         width = u.shape[1]

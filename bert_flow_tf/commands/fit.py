@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.calibrate.settings import CALIBRATION_FOLDER, FitSettings
+from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
@@ -82,7 +82,7 @@ def fit(
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     if kind is CALIBRATION_FOLDER:
-        from bert_flow_tf.calibrate.any_encoder import calibrate, calibrate_array
+        from bert_flow_tf.calibration.any_encoder import calibrate, calibrate_array
 
         if sentence_transformer:
             learned: Any = calibrate(

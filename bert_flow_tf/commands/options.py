@@ -26,7 +26,7 @@ from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.calibrate.learning import Pairs
+    from bert_flow_tf.calibration.learning import Pairs
     from bert_flow_tf.data.tasks import Task
 
 Function = Callable[..., Any]

@@ -19,7 +19,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import read_lines, reading
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-INSTEAD = "otherwise use bert_flow_tf.calibrate with the model's own library"
+INSTEAD = "otherwise use bert_flow_tf.calibration with the model's own library"
 MAX_WORD_CHARS = 200  # A longer word becomes [UNK].
 # the first of 65,534 private characters, which TF1 keeps as letters of unknown words
 _PRIVATE = 0xF0000

@@ -14,7 +14,6 @@ from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.atomic import output_file
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.scoring import scores_of
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.original.reports import scores_table
 from bert_flow_tf.original.settings import RunSettings, ScoringSettings
@@ -71,6 +70,7 @@ def _write_senteval(
 ) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.model.scoring import scores_of
 
     model = BertFlow(
         trained.model.encoder,

@@ -8,8 +8,10 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from bert_flow_tf.calibration.comparison import Comparison
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.protocols import TaskScores
+from bert_flow_tf.evaluation.records import IsotropyResults, Scores
 from bert_flow_tf.files.json_files import Count, read_json
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.records import ModelRecord, Result
@@ -83,12 +85,16 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
 
 
 # `RunConfig` is left out because a configuration is not a result.
-_KINDS = {
-    kind.__struct_config__.tag: kind
-    for kind in Result.__subclasses__()
-    if kind.__module__ == __name__
-}
-_KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
+_RESULTS = (
+    Comparison,
+    IsotropyResults,
+    Predictions,
+    Reproduction,
+    Scores,
+    TrainingResults,
+    Verification,
+)
+_KINDS = {kind.__struct_config__.tag: kind for kind in _RESULTS}
 
 
 def read_result(path: pathlib.Path) -> Result | None:

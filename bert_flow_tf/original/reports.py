@@ -6,7 +6,7 @@ import json
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from bert_flow_tf.calibrate.comparison import Comparison, comparison_table
+from bert_flow_tf.calibration.comparison import Comparison, comparison_table
 from bert_flow_tf.data.scored_tasks import task_title
 from bert_flow_tf.evaluation.isotropy_table import isotropy_table
 from bert_flow_tf.evaluation.records import IsotropyResults, learning_in_words

@@ -16,7 +16,7 @@ import tensorflow_hub as hub
 import tf_keras
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.calibrate.affine import affine_calibration
+from bert_flow_tf.calibration.affine import affine_calibration
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import sentence_files

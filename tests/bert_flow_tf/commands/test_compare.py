@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, compare
-from bert_flow_tf.calibrate.settings import FitSettings
-from bert_flow_tf.calibrate.witness import Compared, recommended
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.witness import Compared, recommended
 from bert_flow_tf.commands.duplicates import similar_groups
 from tests.refusals import refused, succeeds, user_error
 

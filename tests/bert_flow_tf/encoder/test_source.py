@@ -13,10 +13,9 @@ import tensorflow as tf
 from bert_flow_tf import BertFlow
 from bert_flow_tf.encoder import source as encoder_source
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.original.encoder import recorded_encoder
+from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
 from bert_flow_tf.training.records import read_config
 from bert_flow_tf.training.run_folder import run_checkpoint
 from tests.bert_flow_tf import records
@@ -55,7 +54,7 @@ def test_no_other_encoder_than_the_recorded_one_is_used(
     run = run_on("run", small_source, fingerprint=OTHER)
     for load in (
         BertFlow.load,
-        lambda run: resolve_encoder(bert_hub=small_source.bert_hub, init_checkpoint=run),
+        lambda run: resolve_run_encoder(bert_hub=small_source.bert_hub, init_checkpoint=run),
     ):
         with user_error(small_source.bert_hub, small_source.fingerprint, OTHER):
             load(run)
@@ -74,24 +73,24 @@ def test_a_runs_trained_encoder_is_read_and_again(
         variable.assign(2 * variable)
     run = run_on("trained", small_source, encoder.variables_by_name)
     flags = {"bert_hub": str(small_encoder_dir), "init_checkpoint": str(run)}
-    trained = resolve_encoder(**flags)
+    trained = resolve_run_encoder(**flags)
     assert trained.fingerprint != small_source.fingerprint
     for name, variable in encoder.variables_by_name.items():
         np.testing.assert_array_equal(trained.pretrained.weights[name], variable)
     named = {"bert_config_file": small_hugging_face_dir / "config.json"}
     named["vocab_file"] = small_hugging_face_dir / "vocab.txt"
-    assert resolve_encoder(**named, init_checkpoint=run).files == trained.files
+    assert resolve_run_encoder(**named, init_checkpoint=run).files == trained.files
     written = tmp_path / "written"
     succeeds("convert", "--run", run, "--out", written)
-    assert resolve_encoder(bert_hub=written).fingerprint == trained.fingerprint
+    assert resolve_run_encoder(bert_hub=written).fingerprint == trained.fingerprint
     # A later run starts from it.
     later = run_on("later", trained, encoder_flags=flags)
     assert recorded_encoder(read_config(later)).files == trained.files
     for handles in ({"bert_hub": small_encoder_dir}, named):
-        assert resolve_encoder(**handles, init_checkpoint=later).files == trained.files
+        assert resolve_run_encoder(**handles, init_checkpoint=later).files == trained.files
     stranger = run_on("stranger", small_source, fingerprint=OTHER)
     with user_error("fingerprint: found", OTHER):
-        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=stranger)
+        resolve_run_encoder(bert_hub=small_encoder_dir, init_checkpoint=stranger)
 
 
 def test_a_run_that_trained_no_encoder_gives_none(
@@ -99,7 +98,8 @@ def test_a_run_that_trained_no_encoder_gives_none(
 ):
     run = run_on("frozen", small_source)
     assert (
-        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=run).files == small_source.files
+        resolve_run_encoder(bert_hub=small_encoder_dir, init_checkpoint=run).files
+        == small_source.files
     )
     line = refused("convert", "--run", run, "--out", tmp_path / "out")
     assert f"the run did not train its encoder; use {small_source.bert_hub}" in line
@@ -108,7 +108,7 @@ def test_a_run_that_trained_no_encoder_gives_none(
         run_checkpoint(run)
     less = run_on("less", small_source, {WORD_EMBEDDINGS: tf.Variable(tf.zeros([11, 8]))})
     with user_error("variable ", ": missing"):
-        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=less)
+        resolve_run_encoder(bert_hub=small_encoder_dir, init_checkpoint=less)
     assert not (tmp_path / "out").exists()
 
 
@@ -120,14 +120,16 @@ def test_fingerprint_is_that_of_the_contents(
         tiny_source.fingerprint
         == "7e78d08233204126b2b73240d36c13d44850d2c1da1b044db01f172010e436e3"
     )
-    folder = resolve_encoder(bert_hub=os.path.dirname(tiny_trio["init_checkpoint"]))
+    folder = resolve_run_encoder(bert_hub=os.path.dirname(tiny_trio["init_checkpoint"]))
     assert folder.fingerprint == tiny_source.fingerprint
     shutil.copytree(small_encoder_dir, tmp_path / "copy")
-    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint == small_source.fingerprint
+    assert resolve_run_encoder(bert_hub=tmp_path / "copy").fingerprint == small_source.fingerprint
     for file, old, new in (("vocab.txt", "sat", "stood"), ("config.json", '"gelu"', '"relu"')):
         content = (tmp_path / "copy" / file).read_text()
         (tmp_path / "copy" / file).write_text(content.replace(old, new))
-        assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint != small_source.fingerprint
+        assert (
+            resolve_run_encoder(bert_hub=tmp_path / "copy").fingerprint != small_source.fingerprint
+        )
         (tmp_path / "copy" / file).write_text(content)
 
 
@@ -146,25 +148,25 @@ def test_encoders_of_tf_hub_are_fetched_once(
             "bert_hub": f"{url}/tiny/encoder/1",
             "preprocess_hub": f"{url}/tiny/preprocess/1",
         }
-        source = resolve_encoder(**handles)
+        source = resolve_run_encoder(**handles)
         assert (source.bert_hub, source.fingerprint) == (
             handles["bert_hub"],
             small_source.fingerprint,
         )
         assert str(cache) in capsys.readouterr().err
         monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
-        resolve_encoder(**handles)
+        resolve_run_encoder(**handles)
         assert len(list((tmp_path / "hub").glob("*/saved_model.pb"))) == 2
     monkeypatch.delenv("TFHUB_CACHE_DIR")
     capsys.readouterr()
-    assert resolve_encoder(**handles).files == source.files
+    assert resolve_run_encoder(**handles).files == source.files
     assert capsys.readouterr().err == ""
 
 
 def test_a_short_name_stands_for_an_encoder_of_tf_hub(monkeypatch):
     monkeypatch.setattr("tensorflow_hub.resolve", os.stat)
     with user_error("bert_hub=https://tfhub.dev/tensorflow/bert_en_uncased_L-24_H-1024_A-16/4: "):
-        resolve_encoder(bert_hub="large")
+        resolve_run_encoder(bert_hub="large")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_flags_that_name_no_encoder_are_named(
     shutil.copytree(small_hub_dir / "encoder", tmp_path / "alone")
     (tmp_path / "file").touch()
     with user_error(*parts):
-        resolve_encoder(**flags)
+        resolve_run_encoder(**flags)
 
 
 def test_the_demo_encoder_is_made_once_with_tf1s_gelu(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import MANIFEST, Parts
 from tests.bert_flow_tf import small_runs

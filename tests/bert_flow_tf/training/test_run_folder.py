@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.original.folder import write_result
+from bert_flow_tf.original.folder import RESULT, write_result
 from bert_flow_tf.training.records import read_config
 from bert_flow_tf.training.run_folder import (
     TRAIN_RESULTS_FILE,
@@ -25,7 +25,7 @@ def open_run(run_dir, config, overwrite, missing_outputs=()):
     """True for a resumed run; start another one."""
     if check_run(run_dir, config, overwrite, missing_outputs):
         return True
-    start_run(run_dir, config, overwrite)
+    start_run(run_dir, config, overwrite, RESULT)
     return False
 
 

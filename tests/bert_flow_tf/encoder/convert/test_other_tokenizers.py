@@ -262,7 +262,7 @@ def test_settings_that_would_change_embeddings_are_refused(folder_of, files, par
 )
 def test_other_tokenizers_are_refused(folder_of, golden, files, parts):
     folder = folder_of(golden, files)
-    with user_error(str(folder), *parts, "bert_flow_tf.calibrate"):
+    with user_error(str(folder), *parts, "bert_flow_tf.calibration"):
         read_hugging_face(folder)
 
 

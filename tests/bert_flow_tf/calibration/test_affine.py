@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.calibrate.affine import affine_calibration
-from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibration.affine import affine_calibration
+from bert_flow_tf.calibration.settings import FitSettings
 from glow.constant_channels import negligible_channels
 from tests.refusals import user_error
 

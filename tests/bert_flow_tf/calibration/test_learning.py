@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_flow_tf.calibrate import learning as fitting
-from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration.settings import FitSettings
 from tests.refusals import user_error
 
 SENTENCES = [f"sentence {i}" for i in range(200)] * 2

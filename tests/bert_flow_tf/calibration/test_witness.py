@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.calibrate.witness import Witness, check_pairs, directions, judge, witness
+from bert_flow_tf.calibration.witness import Witness, check_pairs, directions, judge, witness
 from tests.refusals import user_error
 
 SENTENCES = [f"a{i} b{i} c{i} d{i}" for i in range(100)]

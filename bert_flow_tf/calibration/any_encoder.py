@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.calibrate import learning as fitting
-from bert_flow_tf.calibrate.settings import CALIBRATION_FOLDER, FitSettings
-from bert_flow_tf.calibrate.thresholds import threshold
-from bert_flow_tf.calibrate.witness import Compared
+from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
+from bert_flow_tf.calibration.thresholds import threshold
+from bert_flow_tf.calibration.witness import Compared
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
@@ -52,7 +52,7 @@ class Calibrated:
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
       calibration: the flow or affine map.
       record: its method, configuration and training.
-      history_: `calibrate.learning.History` of `calibrate`, or its `verdict` after
+      history_: `calibration.learning.History` of `calibrate`, or its `verdict` after
         `load_calibration`.
     """
 
@@ -100,7 +100,7 @@ class Calibrated:
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `calibrate.thresholds.threshold`."""
+        """Return the cosine that few random pairs exceed, see `calibration.thresholds`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -229,7 +229,7 @@ def compare(
 ) -> list[Compared]:
     """Learn several calibrations of an encoder; return their figures.
 
-    The first row is the encoder as it is; `calibrate.witness.recommended` picks a row.
+    The first row is the encoder as it is; `calibration.witness.recommended` picks a row.
 
     Args:
       encoder: a `BertFlow`, whose flow is ignored, or as in `calibrate`.

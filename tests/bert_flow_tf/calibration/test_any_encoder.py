@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, FlowCalibrator, calibrate, load_calibration
-from bert_flow_tf.calibrate.any_encoder import calibrate_array
-from bert_flow_tf.calibrate.settings import FitSettings
+from bert_flow_tf.calibration.any_encoder import calibrate_array
+from bert_flow_tf.calibration.settings import FitSettings
 from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import refused, succeeds, user_error
 

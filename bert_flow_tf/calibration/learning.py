@@ -13,10 +13,10 @@ import numpy as np
 from tqdm import tqdm
 
 import glow
-from bert_flow_tf.calibrate.affine import affine_calibration
-from bert_flow_tf.calibrate.settings import FitSettings
-from bert_flow_tf.calibrate.thresholds import threshold
-from bert_flow_tf.calibrate.witness import (
+from bert_flow_tf.calibration.affine import affine_calibration
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.thresholds import threshold
+from bert_flow_tf.calibration.witness import (
     AS_IT_IS,
     COMPARE,
     Compared,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bert_flow_tf.calibrate.witness import Compared
+from bert_flow_tf.calibration.witness import Compared
 from bert_flow_tf.files.json_files import Count
 from bert_flow_tf.records import ModelRecord, Result
 from bert_flow_tf.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
