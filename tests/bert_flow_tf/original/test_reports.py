@@ -1,7 +1,9 @@
 """Tables of results, and a report of them."""
 
+import pathlib
+
 from bert_flow_tf.original import reports as tables
-from bert_flow_tf.original.records import find_sources
+from bert_flow_tf.original.records import Source, find_sources
 from bert_flow_tf.original.rows import score_rows
 from bert_flow_tf.records import Training
 from bert_flow_tf.table import WHY_FLOW
@@ -57,9 +59,15 @@ def test_a_score_stands_beside_those_of_tf1_and_without_flow(tmp_path):
 AVG = records.model(pooling="avg")
 
 
+def _reported(result):
+    """Return the report's only table."""
+    (table,) = tables.report_tables([Source("a", pathlib.Path("a.json"), result)])
+    return table
+
+
 def test_a_comparison_stands_beside_table_5_and_recommends():
-    title, header, _, *rows = lines(tables.comparison_table(written.comparison(AVG)))
-    assert title == "demo, cls: 100 sentences, 1,379 labelled pairs"
+    title, header, _, *rows = lines(_reported(written.comparison(AVG)))
+    assert title == "a: demo, cls: 100 sentences, 1,379 labelled pairs"
     assert header.startswith(
         "method Spearman change AUC best F1 witness without labels mean cosine"
     )
@@ -71,10 +79,8 @@ def test_a_comparison_stands_beside_table_5_and_recommends():
         "recommended, by the labelled pairs: flow",
     ]
     for other in ({"pairs": 60}, {"task": None}, {"model": written.CLS}):
-        assert (
-            "Table 5"
-            not in lines(tables.comparison_table(written.comparison(**{"model": AVG} | other)))[1]
-        )
+        compared = written.comparison(**{"model": AVG} | other)
+        assert "Table 5" not in lines(_reported(compared))[1]
 
 
 def test_isotropy_is_a_row_per_measure():
