@@ -62,7 +62,8 @@ setup(
         "tokenizers>=0.22.1",
         "huggingface-hub>=1.32",
         "msgspec>=0.16",
-        "filelock>=3.15.1",
+        # Earlier releases do not notice that another process has removed the lock's file.
+        "filelock>=3.21",
         "fsspec>=2024.3",
         "jinja2>=3.0",
         "pyarrow>=20",

@@ -129,12 +129,28 @@ def new_file(
         temporary = _beside(path, "tmp")
         try:
             temporary.mkdir() if is_folder else temporary.touch()
+            mode = temporary.stat().st_mode
             yield temporary
+            if is_folder:
+                _give_modes(temporary, mode)
             if is_folder and os.path.lexists(path):
                 path.rename(_beside(path, "replaced"))
             temporary.rename(path)
         finally:
             _clean_up(path)
+
+
+def _give_modes(folder: pathlib.Path, mode: int) -> None:
+    """Give all files in a new folder the modes that the umask allows.
+
+    Some writers, such as safetensors, let only their own user read a file; a server under another
+    user could not read a copy of it.
+
+    Args:
+      mode: the mode of the folder, which the umask has limited.
+    """
+    for path in folder.rglob("*"):
+        path.chmod(mode if path.is_dir() else mode & 0o666)
 
 
 def new_folder(path: str | os.PathLike) -> contextlib.AbstractContextManager[pathlib.Path]:

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import atomic
@@ -207,3 +208,17 @@ def test_locks_in_a_folder_that_nobody_holds_are_removed(tmp_path):
     (tmp_path / ".left.json.lock").touch()
     with locked(tmp_path / "held.json"), locked(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == [".held.json.lock"]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_of_a_new_folder_have_the_modes_of_the_umask(tmp_path, umask, mode):
+    old = os.umask(umask)
+    try:
+        with new_folder(tmp_path / "model") as folder:
+            (folder / "part").mkdir()
+            safetensors.numpy.save_file({"a": np.zeros(2)}, folder / "part" / "a.safetensors")
+            (folder / "secret.txt").touch(0o600)
+    finally:
+        os.umask(old)
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {mode} and len(files) == 2
