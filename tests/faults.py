@@ -26,11 +26,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 # Forked processes would each import them again.
+from tensorflow.python.lib.io import file_io
+
 from bert_flow_tf import cli
 from bert_flow_tf.original import recipe as recipes
 from tests.bert_flow_tf import small_runs
@@ -38,6 +40,8 @@ from tests.small_bert import write_small_bert
 
 Run = Callable[[], int]
 FAULTS = ("kill", "full_disk", "twice", "damage")
+# These functions of TensorFlow change files without an event that Python could see.
+_TF_CHANGES = ("write_string_to_file", "rename_v2", "rename", "delete_file_v2", "delete_file")
 
 _GOLDEN = pathlib.Path(__file__).parent / "golden" / "data"
 _WORDS = small_runs.TINY_WORDS[:25]
@@ -93,6 +97,8 @@ _MODEL = "--model runs/finished"
 COMMANDS: dict[str, Run] = {
     "train_flow": _siamese(_FLOW),
     "train_bert": _siamese(_TRAIN, do_eval=True),
+    "early_stopping": _siamese(_TRAIN, early_stopping=True, do_predict=True, num_train_epochs=4.0),
+    "early_stopping_flow": _siamese(_FLOW, early_stopping=True, num_train_epochs=4.0),
     "overwrite": _siamese(_FLOW, exp_name="finished", flow_learning_rate=0.1, overwrite=True),
     "recipe": _recipe,
     "fit": _bert_flow(
@@ -141,12 +147,22 @@ class Process:
 
     Args:
       kill_at: number, from 1, of the file operation before which it kills itself; 0 for none.
+      counted: beginning of the names of the files whose operations count; "" for all.
       most_bytes: size that no file may exceed, like a full disk; -1 for any size.
     """
 
     def __init__(
-        self, run: Run, folder: pathlib.Path, *, kill_at: int = 0, most_bytes: int = -1
+        self,
+        run: Run,
+        folder: pathlib.Path,
+        *,
+        kill_at: int = 0,
+        counted: str = "",
+        most_bytes: int = -1,
     ) -> None:
+        self._folder = str(folder)
+        self._kill_at = kill_at
+        self._counted = counted
         self._operations = memoryview(mmap.mmap(-1, 8)).cast("q")
         reading, writing = os.pipe()
         # The pipe holds all that a command prints. A file would count as one that is too large.
@@ -165,7 +181,9 @@ class Process:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
             os.chdir(folder)
             os.environ["BERT_FLOW_CACHE"] = str(folder / "cache")
-            sys.addaudithook(functools.partial(self._count, str(folder), kill_at))
+            sys.addaudithook(self._heard)
+            for name in _TF_CHANGES:
+                self._count_calls(name)
             gc.disable()
             status = run()
         except SystemExit as end:
@@ -177,20 +195,37 @@ class Process:
             sys.stderr.flush()
             os._exit(status)
 
-    def _count(self, folder: str, kill_at: int, event: str, arguments: tuple) -> None:
+    def _heard(self, event: str, arguments: tuple) -> None:
+        """Count an event of Python that changes a file."""
         is_change = event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link")
         if is_change or (
             event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT
         ):
-            path = arguments[0]
-            if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(folder):
-                self._operations[0] += 1
-                if self._operations[0] == kill_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
+            self._count(arguments[0])
+
+    def _count_calls(self, name: str) -> None:
+        """Count the calls of one of TensorFlow's functions that change a file."""
+        function = getattr(file_io, name)
+
+        @functools.wraps(function)
+        def counted(path, *arguments, **options):
+            self._count(path)
+            return function(path, *arguments, **options)
+
+        setattr(file_io, name, counted)
+
+    def _count(self, path: object) -> None:
+        if not isinstance(path, str | os.PathLike):
+            return
+        is_below = os.path.abspath(path).startswith(self._folder)
+        if is_below and os.path.basename(path).startswith(self._counted):
+            self._operations[0] += 1
+            if self._operations[0] == self._kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     @property
     def operations(self) -> int:
-        """Number of Python's file operations below the folder so far."""
+        """Number of file operations below the folder so far."""
         return self._operations[0]
 
     def end(self) -> int:
@@ -262,7 +297,8 @@ class Trials:
             process = Process(self._run, folder)
             status = process.end()
             assert status == 0, f"{name}: {process.output()}"
-            self._seconds, self._operations = time.monotonic() - began, process.operations
+            self._seconds = time.monotonic() - began
+            self.operations = process.operations
             self._whole = contents(folder)
             changed = [
                 p
@@ -294,13 +330,29 @@ class Trials:
         with self._copy() as folder:
             for _ in range(self._rng.randint(1, self._kills)):
                 if self._rng.random() < 0.7:
-                    Process(self._run, folder, kill_at=self._rng.randint(1, self._operations)).end()
+                    Process(self._run, folder, kill_at=self._rng.randint(1, self.operations)).end()
                 else:
                     process = Process(self._run, folder)
                     time.sleep(self._rng.uniform(0, self._seconds))
                     os.kill(process.pid, signal.SIGKILL)
                     process.end()
             return self._finish(folder)
+
+    def kills(self, counted: str = "", last: int = 0) -> Iterator[tuple[int, str]]:
+        """Kill it before each file operation, and run it again.
+
+        Args:
+          counted: beginning of the files' names, see `Process`.
+          last: number of operations at the command's end; 0 for all.
+        """
+        with self._copy() as folder:
+            process = Process(self._run, folder, counted=counted)
+            process.end()
+        first = process.operations - last + 1 if last else 1
+        for kill_at in range(first, process.operations + 1):
+            with self._copy() as folder:
+                Process(self._run, folder, counted=counted, kill_at=kill_at).end()
+                yield kill_at, self._finish(folder)
 
     def full_disk(self) -> str:
         """Let no file grow beyond a size, then run it again."""
@@ -351,6 +403,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=FAULTS)
     parser.add_argument("--quick", action="store_true", help="one fault of each command, in turn")
+    parser.add_argument("--every", action="store_true", help="kill at each file operation")
     chosen = parser.parse_args(arguments)
     gc.collect()
     gc.freeze()
@@ -367,6 +420,17 @@ def main(arguments: list[str] | None = None) -> int:
             trials = Trials(
                 name, start, random.Random(f"{chosen.seed} {name}"), 1 if chosen.quick else 3
             )
+            if chosen.every:
+                for kill_at, violation in trials.kills():
+                    violations += bool(violation)
+                    print(json.dumps([name, f"kill at {kill_at}", violation]), flush=True)
+                continue
+            if chosen.quick and name.startswith("early_stopping"):
+                # Before this change, TensorFlow's list does not name the checkpoint that the run takes.
+                _, violation = next(trials.kills("checkpoint", last=4))
+                violations += bool(violation)
+                print(json.dumps([name, "kill", violation]), flush=True)
+                continue
             faults = FAULTS[i % 4 :][:1] if chosen.quick else chosen.faults
             for fault in faults * chosen.trials:
                 violation = getattr(trials, fault)()

@@ -28,18 +28,27 @@ class Checkpoints:
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         saved = {name: part for name, part in parts.items() if part is not None}
-        self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **saved)
-        self._manager = tf.train.CheckpointManager(
-            self._checkpoint, str(run_dir), kept, checkpoint_name=CHECKPOINT_NAME
-        )
+        self._kept = kept
+        self._checkpoint = tf.train.Checkpoint(step=self.step, **saved)
+        self._manager: tf.train.CheckpointManager | None = None
         self.run_dir = run_dir
 
     @property
     def latest(self) -> str | None:
-        return self._manager.latest_checkpoint
+        """The prefix of the last checkpoint; None before the first."""
+        return self._listed().latest_checkpoint
 
     def save(self) -> None:
-        save_checkpoint(self._manager, int(self.step))
+        save_checkpoint(self._listed(), int(self.step))
+
+    def _listed(self) -> tf.train.CheckpointManager:
+        # A manager reads TensorFlow's list of checkpoints only when it is made, and `restore` adds
+        # to the list a checkpoint that a killed process had not yet named there.
+        if self._manager is None:
+            self._manager = tf.train.CheckpointManager(
+                self._checkpoint, str(self.run_dir), self._kept, checkpoint_name=CHECKPOINT_NAME
+            )
+        return self._manager
 
     def restore(self, prefix: str | None = None) -> str | None:
         """Restore a checkpoint, by default the last complete one; return its prefix.
