@@ -31,10 +31,12 @@ from bert_flow_tf.training.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.training.records import RunConfig, TrainingResults, array_digest
 from bert_flow_tf.training.resumable import Stages, write_results
 from bert_flow_tf.training.run_folder import (
-    CHECKPOINT_NAME,
     TRAIN_RESULTS_FILE,
     check_run,
+    clean_pretraining,
     locked_run,
+    pretraining_folder,
+    remove_checkpoints,
     start_run,
 )
 from bert_flow_tf.training.settings import PretrainSettings
@@ -70,12 +72,11 @@ def pretrain(
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
     check_installed("official", "models", "pretrain")
-    run_dir, stages = run_folder(out_dir), Stages()
+    run_dir = pretraining_folder(out_dir)
+    stages = Stages()
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
-        if os.path.exists(out_dir) and results_path.exists():
-            # An earlier command may have been killed before it removed the checkpoints.
-            _remove_checkpoints(run_dir)
+        clean_pretraining(out_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
         strategy = configure_devices(None, settings.train_batch_size)
         tokenizer = source.tokenizer()
@@ -98,7 +99,7 @@ def pretrain(
             stages.end("train")
             results = write_results(config, checkpoints, stages, losses)
         _write_encoder(out, model.encoder, source, results)
-        _remove_checkpoints(run_dir)
+        remove_checkpoints(run_dir)
         return results
 
 
@@ -113,19 +114,6 @@ def _write_encoder(
     )
     with new_folder(out) as folder:
         write_encoder(folder, encoder.read_pretrained(record))
-
-
-def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
-    """Return the folder of the run that writes the encoder folder `out_dir`."""
-    out = pathlib.Path(os.path.abspath(out_dir))
-    return out.with_name(f"{out.name}.pretraining")
-
-
-def _remove_checkpoints(run_dir: pathlib.Path) -> None:
-    # A checkpoint without its index is none, so a killed command leaves no index without data.
-    for pattern in (f"{CHECKPOINT_NAME}-*.index", f"{CHECKPOINT_NAME}-*", "checkpoint"):
-        for path in run_dir.glob(pattern):
-            path.unlink()
 
 
 def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.RaggedTensor:
