@@ -7,7 +7,7 @@ from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError, check_installed
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.training.run_folder import clean_up_pretraining
+from bert_flow_tf.training.run_folder import clean_pretraining
 from bert_flow_tf.training.settings import PretrainSettings
 
 
@@ -41,7 +41,7 @@ def pretrain(
     Checkpoints and TensorBoard's events are in DIR.pretraining. After an interruption, repeat the
     command to resume.
     """
-    clean_up_pretraining(out)
+    clean_pretraining(out)
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):

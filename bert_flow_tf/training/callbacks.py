@@ -28,27 +28,22 @@ class Checkpoints:
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         saved = {name: part for name, part in parts.items() if part is not None}
-        self._kept = kept
         self._checkpoint = tf.train.Checkpoint(step=self.step, **saved)
-        self._manager: tf.train.CheckpointManager | None = None
+        self._kept = kept
         self.run_dir = run_dir
+        self._manager = self._new_manager()
+
+    def _new_manager(self) -> tf.train.CheckpointManager:
+        return tf.train.CheckpointManager(
+            self._checkpoint, str(self.run_dir), self._kept, checkpoint_name=CHECKPOINT_NAME
+        )
 
     @property
     def latest(self) -> str | None:
-        """The prefix of the last checkpoint; None before the first."""
-        return self._listed().latest_checkpoint
+        return self._manager.latest_checkpoint
 
     def save(self) -> None:
-        save_checkpoint(self._listed(), int(self.step))
-
-    def _listed(self) -> tf.train.CheckpointManager:
-        # A manager reads TensorFlow's list of checkpoints only when it is made, and `restore` adds
-        # to the list a checkpoint that a killed process had not yet named there.
-        if self._manager is None:
-            self._manager = tf.train.CheckpointManager(
-                self._checkpoint, str(self.run_dir), self._kept, checkpoint_name=CHECKPOINT_NAME
-            )
-        return self._manager
+        save_checkpoint(self._manager, int(self.step))
 
     def restore(self, prefix: str | None = None) -> str | None:
         """Restore a checkpoint, by default the last complete one; return its prefix.
@@ -61,6 +56,9 @@ class Checkpoints:
         prefix = prefix or last_readable_checkpoint(
             self.run_dir, CHECKPOINT_NAME, self._kept, remove=not is_trained
         )
+        # A manager reads which checkpoints there are only once, and a killed process may have left
+        # one that its list does not name.
+        self._manager = self._new_manager()
         if prefix:
             self._checkpoint.restore(prefix).assert_consumed()
             logging.info("Resumed from %s", prefix)
@@ -232,9 +230,11 @@ class DevScores(tf_keras.callbacks.Callback):
         )
         self.by_step: dict[int, float] = {}
         if path.exists():
-            self.by_step = read_json(
+            found = read_json(
                 path, dict[int, float], expected="dev scores by step", versioned=False
             )
+            # Steps after the restored checkpoint are trained, and scored, again.
+            self.by_step = {at: score for at, score in found.items() if at <= int(step)}
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         if int(self.step) % self.every == 0:

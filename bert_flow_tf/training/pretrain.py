@@ -33,7 +33,7 @@ from bert_flow_tf.training.resumable import Stages, write_results
 from bert_flow_tf.training.run_folder import (
     TRAIN_RESULTS_FILE,
     check_run,
-    clean_up_pretraining,
+    clean_pretraining,
     locked_run,
     pretraining_folder,
     remove_checkpoints,
@@ -76,7 +76,7 @@ def pretrain(
     stages = Stages()
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
-        clean_up_pretraining(out_dir)
+        clean_pretraining(out_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
         strategy = configure_devices(None, settings.train_batch_size)
         tokenizer = source.tokenizer()

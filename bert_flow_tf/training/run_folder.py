@@ -55,6 +55,30 @@ def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
         yield
 
 
+def remove_checkpoints(run_dir: pathlib.Path) -> None:
+    """Delete a run's checkpoints and TensorFlow's list of them."""
+    # A checkpoint without its index is none, so a killed command leaves no index without data.
+    for pattern in (f"{CHECKPOINT_NAME}-*.index", f"{CHECKPOINT_NAME}-*", "checkpoint"):
+        for path in run_dir.glob(pattern):
+            path.unlink()
+
+
+def pretraining_folder(out_dir: AnyPath) -> pathlib.Path:
+    """Return the folder of the run that writes the encoder folder `out_dir`."""
+    out = pathlib.Path(os.path.abspath(out_dir))
+    return out.with_name(f"{out.name}.pretraining")
+
+
+def clean_pretraining(out_dir: AnyPath) -> None:
+    """Remove what a command killed after writing its encoder left."""
+    run_dir = pretraining_folder(out_dir)
+    if os.path.exists(out_dir) and (run_dir / TRAIN_RESULTS_FILE).exists():
+        with locked(out_dir), locked_run(run_dir):
+            # Another command may have started again before the lock was taken.
+            if (run_dir / TRAIN_RESULTS_FILE).exists():
+                remove_checkpoints(run_dir)
+
+
 def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
     """Return the `config.json` of a run's checkpoint; None for other checkpoints."""
     # A TF1 checkpoint may lie beside another program's config.json.
@@ -157,25 +181,3 @@ def _contents(run_dir: pathlib.Path) -> list[pathlib.Path]:
         if run_dir.exists()
         else []
     )
-
-
-def remove_checkpoints(run_dir: pathlib.Path) -> None:
-    """Remove a run's checkpoints, the indexes first."""
-    # A checkpoint without its index is none, so a killed command leaves no index without data.
-    for pattern in (f"{CHECKPOINT_NAME}-*.index", f"{CHECKPOINT_NAME}-*", "checkpoint"):
-        for path in run_dir.glob(pattern):
-            path.unlink()
-
-
-def pretraining_folder(out_dir: AnyPath) -> pathlib.Path:
-    """Return the folder of the run that writes the encoder folder `out_dir`."""
-    out = pathlib.Path(os.path.abspath(out_dir))
-    return out.with_name(f"{out.name}.pretraining")
-
-
-def clean_up_pretraining(out_dir: AnyPath) -> None:
-    """Remove the checkpoints that a killed `pretrain` left beside its finished encoder."""
-    run_dir = pretraining_folder(out_dir)
-    if os.path.exists(out_dir) and (run_dir / TRAIN_RESULTS_FILE).exists():
-        with locked_run(run_dir):
-            remove_checkpoints(run_dir)

@@ -70,3 +70,26 @@ def test_a_signal_ends_training_after_the_running_step(tmp_path):
         callbacks.fit(model, None, 9, callbacks.Steps(checkpoints, 5, []), [])
     assert checkpoints.latest.endswith("-2")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_checkpoint_that_no_list_names_is_the_last_one(tmp_path):
+    """A process was killed before it listed step 6."""
+    checkpoints = callbacks.Checkpoints(tmp_path, 2)
+    for step in (0, 3, 6):
+        checkpoints.step.assign(step)
+        listed = (tmp_path / "checkpoint").read_bytes() if step == 6 else b""
+        checkpoints.save()
+    (tmp_path / "checkpoint").write_bytes(listed)
+    resumed = callbacks.Checkpoints(tmp_path, 2)
+    assert resumed.restore() == resumed.latest == str(tmp_path / "model.ckpt-6")
+    resumed.step.assign(9)
+    resumed.save()
+    assert {path.stem for path in tmp_path.glob("*.index")} == {"model.ckpt-6", "model.ckpt-9"}
+
+
+def test_scores_after_the_restored_step_are_made_again(tmp_path):
+    step, path = tf.Variable(4, dtype=tf.int64), tmp_path / "scores.json"
+    path.write_text('{"2": 0.1, "4": 0.2, "6": 0.3}')
+    scores = callbacks.DevScores(step, 2, path, lambda: 0.5)
+    step.assign(6)
+    assert scores.score() == 0.5 and json.loads(path.read_text())["4"] == 0.2

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from bert_flow_tf import cli
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.training import pretrain as pretraining
 from bert_flow_tf.training.devices import configure_devices
-from bert_flow_tf.training.pretrain import run_folder
+from bert_flow_tf.training.run_folder import pretraining_folder, remove_checkpoints
 from bert_flow_tf.training.settings import PretrainSettings
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
@@ -68,7 +69,7 @@ def test_the_encoder_learns_and_its_pooler_stays(whole, small_source, small_enco
     before, after = weights(small_encoder_dir), weights(out)
     same = [name for name, value in before.items() if np.array_equal(value, after[name])]
     assert before.keys() == after.keys() and len(same) == 2
-    assert len(small_runs.logged(run_folder(out), "dev_loss")) == 3
+    assert len(small_runs.logged(pretraining_folder(out), "dev_loss")) == 3
     assert json.loads((out / "source.json").read_text())["started_from"] == small_source.fingerprint
     learned = resolve_encoder(bert_hub=str(out))
     assert learned.fingerprint != small_source.fingerprint
@@ -84,7 +85,8 @@ def test_replicas_of_one_global_batch_learn_the_same(whole, small_source, tmp_pa
     for name in ("loss", "grad_norm"):
         # The last step is logged.
         (one,), (two,) = (
-            small_runs.logged(run_folder(folder), name) for folder in (out, tmp_path / "on_2")
+            small_runs.logged(pretraining_folder(folder), name)
+            for folder in (out, tmp_path / "on_2")
         )
         assert two == pytest.approx(one, rel=1e-5)
     assert on_2.dev_losses == pytest.approx(results.dev_losses, abs=1e-5)
@@ -115,7 +117,9 @@ def test_interrupted_twice_it_ends_in_the_same_bits(whole, small_source, tmp_pat
     assert len(said) == 1 and resumed.dev_losses == results.dev_losses
     for name, value in weights(again).items():
         np.testing.assert_array_equal(value, weights(out)[name], err_msg=name)
-    names = {path.name for path in run_folder(again).iterdir() if "tfevents" not in path.name}
+    names = {
+        path.name for path in pretraining_folder(again).iterdir() if "tfevents" not in path.name
+    }
     assert names == {"config.json", "dev_losses.json", "train_results.json"}
 
 
@@ -126,7 +130,7 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(
     with user_error(f"{out}: exists"):
         run(small_source, out)
     copy = tmp_path / "encoder"
-    shutil.copytree(run_folder(out), run_folder(copy))
+    shutil.copytree(pretraining_folder(out), pretraining_folder(copy))
     with user_error("seed is 1234, not 5"):
         run(small_source, copy, seed=5)
     with user_error("found a finished run without its checkpoint"):
@@ -161,5 +165,24 @@ def test_a_checkpoint_is_removed_with_its_index_first(tmp_path, monkeypatch):
     monkeypatch.setattr(
         pathlib.Path, "unlink", lambda path: (removed.append(path.suffix), unlink(path))
     )
-    pretraining._remove_checkpoints(tmp_path)
+    remove_checkpoints(tmp_path)
     assert removed[:2] == [".index"] * 2 and not list(tmp_path.iterdir())
+
+
+def test_a_refused_command_clears_what_a_kill_left(whole, tmp_path):
+    """The earlier command was killed while it removed its checkpoints."""
+    _, out = whole
+    copy = tmp_path / "encoder"
+    run_dir = pretraining_folder(copy)
+    shutil.copytree(out, copy)
+    shutil.copytree(pretraining_folder(out), run_dir)
+    left = [run_dir / "checkpoint", run_dir.with_name(f".{run_dir.name}.lock")]
+    for path in left:
+        path.touch()
+    text = tmp_path / "text.txt"
+    text.write_text("the cat\n")
+    arguments = ["pretrain", "--bert_hub", "demo", "--text", str(text), "--out", str(copy)]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments, prog_name="bert-flow")
+    assert ended.value.code == 2
+    assert not any(path.exists() for path in left)
