@@ -4,7 +4,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -39,20 +39,26 @@ if TYPE_CHECKING:
     from bert_flow_tf.serving.export import Exported
 
 Sentences = str | Iterable[str]
+Self = TypeVar("Self", bound="BertFlow")
 
 
 class BertFlow(Embedder):
     """A sentence embedding model: tokenizer, encoder and an optional flow.
 
-        model = BertFlow.from_hub("demo", pooling="avg-last-2")
-        model.fit(sentences)                      # learns a flow on your sentences, without labels
-        embeddings = model.encode(sentences)      # float32 [n, D]
-        model.similarity("A boat.", sentences)    # cosines [1, n]
-        model.save("my_model")                    # BertFlow.from_pretrained("my_model")
-        model.export("exported")                  # exported/1/saved_model.pb, for TensorFlow
-        Serving
+        >>> model = BertFlow.from_hub("demo", pooling="avg-last-2")
+        >>> model = model.fit(sentences)  # learns a flow, without labels
+        >>> embeddings = model.encode(sentences)
+        >>> embeddings.shape == (len(sentences), model.embedding_size)
+        True
+        >>> model.similarity("A boat.", sentences[:3]).shape
+        (1, 3)
+        >>> folder = model.save("my_model")
+        >>> again = BertFlow.from_pretrained("my_model")
+        >>> bool((again.encode(sentences) == embeddings).all())
+        True
 
-    `sentences` may be any iterable of strings, such as a list or a generator.
+    `sentences` may be any iterable of strings, such as a list or a generator. `export` writes the
+    model for other programs.
 
     The arguments are those of `model.embedder.Embedder`.
 
@@ -65,7 +71,7 @@ class BertFlow(Embedder):
 
     @classmethod
     def from_hub(
-        cls,
+        cls: type[Self],
         bert_hub: str | os.PathLike,
         *,
         pooling: str | None = None,
@@ -74,7 +80,7 @@ class BertFlow(Embedder):
         low_dim: int = -1,
         sentence_embedding_type: str | None = None,
         dtype: str = DTYPES[0],
-    ) -> "BertFlow":
+    ) -> Self:
         """Return a `BertFlow` that has an encoder but no flow.
 
         Args:
@@ -107,14 +113,14 @@ class BertFlow(Embedder):
         return cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
 
     @classmethod
-    def demo(cls, **options: Any) -> "BertFlow":
+    def demo(cls: type[Self], **options: Any) -> Self:
         """Return `from_hub("demo")`, all-MiniLM-L6-v2; the first call downloads it."""
         return cls.from_hub("demo", **options)
 
     @classmethod
     def from_pretrained(
-        cls, path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
-    ) -> "BertFlow":
+        cls: type[Self], path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
+    ) -> Self:
         """Load a saved model, a Hub model, a run or a checkpoint.
 
         `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
@@ -403,7 +409,7 @@ class BertFlow(Embedder):
 
     @suggesting_arguments
     def fit(
-        self,
+        self: Self,
         sentences: Iterable[str],
         *,
         method: str = FitSettings.method,
@@ -415,7 +421,7 @@ class BertFlow(Embedder):
         seed: int = FitSettings.seed,
         dev_fraction: float = FitSettings.dev_fraction,
         show_progress_bar: bool | None = None,
-    ) -> "BertFlow":
+    ) -> Self:
         """Learn a new flow on sentences without labels; return the model.
 
         `glow.FlowCalibrator` learns on their embeddings, computed once without dropout, as
@@ -447,7 +453,7 @@ class BertFlow(Embedder):
             fitting.fit_sentences(self.encode_pooled, sentences, settings, pairs, **options)
         )
 
-    def _set_fitted(self, fitted: fitting.Fitted) -> "BertFlow":
+    def _set_fitted(self: Self, fitted: fitting.Fitted) -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
         record = msgspec.structs.replace(
@@ -459,13 +465,13 @@ class BertFlow(Embedder):
 
     @suggesting_arguments
     def fit_dataset(
-        self,
+        self: Self,
         folder: str | os.PathLike,
         settings: FitSettings | None = None,
         *,
         pairs: fitting.Pairs | None = None,
         show_progress_bar: bool | None = None,
-    ) -> "BertFlow":
+    ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
         pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
         options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}

@@ -130,6 +130,10 @@ class Glow(tf.Module):
             bijectors.append(coupling(network, dtype=self.dtype))
         return bijectors
 
+    def __repr__(self) -> str:
+        described = f"{self.config}, event_size={self.event_size}, seed={self._seed}"
+        return f"Glow({described}, dtype={self.dtype.name!r})"
+
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
         """All variables, each once, in order of creation."""

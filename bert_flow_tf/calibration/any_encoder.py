@@ -206,6 +206,13 @@ def calibrate(
       normalize: True to scale calibrated embeddings to norm 1.
 
     The other arguments and the errors are those of `BertFlow.fit`.
+
+        >>> words = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
+        >>> def lengths_and_codes(texts):
+        ...     return np.array([[len(text), *map(ord, text)] for text in texts])
+        >>> calibrated = calibrate(lengths_and_codes, words, method="whitening")
+        >>> calibrated.encode(["at", "by"]).shape
+        (2, 3)
     """
     flow_model_config = os.fspath(flow_model_config)
     settings: FitSettings = chosen(FitSettings, locals())
@@ -237,6 +244,12 @@ def compare(
       settings: the flow's; `method` is ignored.
 
     The errors are those of `BertFlow.fit`.
+
+        >>> words = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
+        >>> def codes(texts):
+        ...     return np.array([[ord(text[0]), ord(text[1])] for text in texts])
+        >>> [row.method for row in compare(codes, words, ["sn", "whitening"])]
+        ['none', 'sn', 'whitening']
     """
     options: Any = {"show_progress_bar": show_progress_bar}
     encode: Callable[..., np.ndarray] = functools.partial(_encode, encoder)

@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+import doctest
+import itertools
 import json
 import logging
 import pickle
@@ -15,8 +17,10 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
+from bert_flow_tf import api
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.calibration.affine import affine_calibration
+from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import sentence_files
@@ -24,6 +28,7 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.build import build_model, checkpoint_parts
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
+from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import user_error
 
 # The lengths differ; one comes twice, one has more than 8 ids, one is empty.
@@ -430,3 +435,13 @@ def test_threshold_is_the_cosine_of_random_pairs(tiny_encoder_dir):
     found = model.threshold([*some, *some], 0.01)
     cosines = model.similarity(some, some)[np.triu_indices(150, 1)]
     assert found.sentences == 150 and abs(np.mean(cosines > found.cosine) - 0.01) < 1e-4
+
+
+def test_the_example_of_the_class_prints_what_it_says(
+    documented_encoder_dir, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(source, "demo_encoder_dir", lambda: documented_encoder_dir)
+    sentences = list(map(" ".join, itertools.product(TINY_WORDS[:25], repeat=2)))
+    found = doctest.testmod(api, extraglobs={"sentences": sentences})
+    assert found.attempted > 5 and not found.failed
