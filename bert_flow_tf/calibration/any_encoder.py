@@ -22,12 +22,11 @@ from bert_flow_tf.files.reading import reading
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.records import CalibrationRecord, Result, Threshold, Training, made_by
 from bert_flow_tf.settings import chosen, suggesting_arguments
-from glow.calibration import AffineMap, Calibration
+from glow.calibration import AffineMap, Calibration, forward_rows
 from glow.folded import DenseLayer
 from glow.saved import read_calibration, write_calibration, write_export
 
 RECORD_FILE = "record.json"
-_ROWS_PER_CALL = 4096
 # The library writes a model's files and these modules; a folder with any other file is not
 # replaced.
 _EXPORT = FolderKind(
@@ -72,7 +71,7 @@ class Calibrated:
             normalize,
         )
         self.history_ = history
-        self._forward = calibration.folded() or calibration.forward
+        self._forward = calibration.fixed_forward()
 
     def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
         """Return calibrated embeddings, float32 [n, D], or [D] for one string.
@@ -91,12 +90,7 @@ class Calibrated:
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
         """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
-        u = _array(embeddings, self.calibration.event_size)
-        parts = [
-            self._forward(tf.constant(u[i : i + _ROWS_PER_CALL]))
-            for i in range(0, len(u), _ROWS_PER_CALL)
-        ]
-        z = np.concatenate(parts) if parts else u
+        z = forward_rows(self._forward, _array(embeddings, self.calibration.event_size))
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import build_calibration, build_encoder
 from bert_flow_tf.records import CalibrationRecord, ModelRecord
@@ -34,10 +33,7 @@ Self = TypeVar("Self", bound="Embedder")
 def warn_if_harmful(action: str, flow: CalibrationRecord | None) -> None:
     """Warn if the last verdict about a calibration was "harms"."""
     if flow is not None and flow.verdict is not None and flow.verdict.claim == "harms":
-        warnings.warn(
-            f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is",
-            stacklevel=3,
-        )
+        warn_user(f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is")
 
 
 class Embedder:
