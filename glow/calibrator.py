@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from glow.calibration import Forward, forward_rows, in_blocks
 from glow.config import DEFAULT_CONFIG, GlowConfig
+from glow.coupling import MakeNetwork
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_calibration, write_calibration
@@ -157,6 +158,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       data_dependent_init: initialise every actnorm from the first batch, see
         `glow.bijectors.ActNorm`. The original defines this but never runs it.
       show_progress_bar: None to show it on a terminal only.
+      network: the couplings' network, see `Glow`; None for the configuration's.
 
     Attributes:
       flow_: the `glow.flow.Glow`.
@@ -175,18 +177,16 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         seed: int = 1234,
         data_dependent_init: bool = False,
         show_progress_bar: bool | None = None,
+        network: MakeNetwork | None = None,
     ) -> None:
-        self.config, self.data_dependent_init, self.show_progress_bar = (
-            config,
-            data_dependent_init,
-            show_progress_bar,
-        )
-        self.epochs, self.batch_size, self.learning_rate, self.seed = (
-            epochs,
-            batch_size,
-            learning_rate,
-            seed,
-        )
+        self.config = config
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.seed = seed
+        self.data_dependent_init = data_dependent_init
+        self.show_progress_bar = show_progress_bar
+        self.network = network
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -278,7 +278,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"config: found {config.n_levels} levels with {width} channels, using {levels}"
             )
             config = dataclasses.replace(config, n_levels=levels)
-        flow = Glow(config, width, seed=self.seed)
+        flow = Glow(config, width, seed=self.seed, network=self.network)
         if self.data_dependent_init:
             flow.initialize_from_data(X[first_batch])
         return FlowTrainer(flow, self.learning_rate)
@@ -294,8 +294,11 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             left = left[rows:]
 
     def _set_fitted(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
-        self.losses_, self.n_steps_ = losses, len(losses)
-        self._trainer, self.flow_, self.config_ = trainer, trainer.flow, trainer.flow.config
+        self.losses_ = losses
+        self.n_steps_ = len(losses)
+        self._trainer = trainer
+        self.flow_ = trainer.flow
+        self.config_ = trainer.flow.config
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the latents z, float32 [n, D], of `X` [n, D].
@@ -391,7 +394,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         super().__setstate__(state)
         if variables is not None:
             trainer = FlowTrainer(
-                Glow(self.config_, event_size, seed=self.seed), self.learning_rate
+                Glow(self.config_, event_size, seed=self.seed, network=self.network),
+                self.learning_rate,
             )
             trainer.restore(variables)
             self._set_fitted(trainer, self.losses_)

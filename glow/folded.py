@@ -1,7 +1,7 @@
 """A flow's forward pass with actnorms and permutations folded into matrices."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -153,7 +153,8 @@ def _fold(walk: Walk, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, li
             matrix[:, order] @= weights
             inverse[order] = inverse_weights @ inverse[order]
         elif isinstance(bijector, Coupling):
-            network = bijector.network
+            # Only flows of `ConvStack` are folded.
+            network: Any = bijector.network
             read, moved = (half.numpy() for half in halves(channels))
             kernel, bias = _kernel_and_bias(network.first)
             factor = np.exp(3.0 * _float64(network.logs))

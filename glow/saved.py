@@ -35,6 +35,8 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
 
 def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:
     """Write the variables by path, as `.npz`."""
+    if isinstance(calibration, Glow):
+        calibration.check_savable()
     variables = calibration.variables_by_path
     np.savez(path, **{name: variable.numpy() for name, variable in variables.items()})
 

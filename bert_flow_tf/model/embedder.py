@@ -178,6 +178,8 @@ class Embedder:
                 f"{self.source.bert_hub}: found a SavedModel that is no BERT, which cannot be "
                 "pickled"
             )
+        if isinstance(self.calibration, Glow):
+            self.calibration.check_savable()
         weights = {name: np.array(value) for name, value in pretrained.weights.items()}
         source = dataclasses.replace(
             self.source, pretrained=dataclasses.replace(pretrained, weights=weights)
@@ -205,7 +207,7 @@ class Embedder:
         return self._fingerprint(self.calibration, self.low_dim)
 
     def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
-        description = [
+        description: list[Any] = [
             self.source.fingerprint,
             self.sentence_embedding_type,
             self.max_seq_length,
@@ -213,9 +215,10 @@ class Embedder:
             self.dtype,
         ]
         config = None if flow is None or self.record.flow is None else self.record.flow.config
-        digest = hashlib.sha256(
-            msgspec.json.encode([*description, config, *filter(None, [self._prompt()])])
-        )
+        description.append(config and config.to_dict())
+        if prompt := self._prompt():
+            description.append(prompt)
+        digest = hashlib.sha256(msgspec.json.encode(description))
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         for variables in (encoder, {} if flow is None else flow.variables_by_path):
             for name, array in sorted(

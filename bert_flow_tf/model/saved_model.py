@@ -76,7 +76,8 @@ def save(
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         if bert_flow.flow is not None:
-            write_variables(folder / FLOW_FILE, bert_flow.flow)
+            with reading(path, "a model that can be saved"):
+                write_variables(folder / FLOW_FILE, bert_flow.flow)
         names = ("embedding_size", "prompts", "default_prompt_name", "similarity_fn_name")
         fields: Any = {name: getattr(bert_flow, name) for name in names}
         fields |= {"made_by": made_by("save"), "model": _record(bert_flow, fingerprint)}

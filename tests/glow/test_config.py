@@ -75,5 +75,5 @@ def test_bad_file_is_named_with_the_key(tmp_path, text, found):
 
 
 def test_every_coupling_can_be_configured_and_no_other():
-    with pytest.raises(ValueError, match=f"expected one of {', '.join(COUPLINGS)}$"):
+    with pytest.raises(ValueError, match=f"expected one of {', '.join(COUPLINGS)};"):
         GlowConfig(coupling="none of them")
