@@ -104,7 +104,10 @@ class GlowConfig:
                     f"found {type(values).__name__}, expected an object of flow settings"
                 )
             known = {key: value for key, value in values.items() if key in cls._keys()}
-            return cls(**known, own={key: values[key] for key in values.keys() - known.keys()})
+            # `to_dict` writes the coupling's own keys under `own`.
+            own = values.get("own", {})
+            rest = {key: values[key] for key in values.keys() - {"own", *known}}
+            return cls(**known, own=own | rest if isinstance(own, dict) else own)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: invalid flow config: {getattr(error, 'strerror', error)}"

@@ -259,12 +259,13 @@ class Embedder:
     @property
     def normalizes(self) -> bool:
         """True for an encoder's own pooling and module `Normalize`, without a flow."""
+        return self.calibration is None and self.encoder_normalizes
+
+    @property
+    def encoder_normalizes(self) -> bool:
+        """True for an encoder's own pooling and module `Normalize`."""
         record = self.source.record
-        return (
-            self.calibration is None
-            and record.normalize
-            and record.pooling == self.sentence_embedding_type
-        )
+        return record.normalize and record.pooling == self.sentence_embedding_type
 
     def scaled(
         self, embeddings: np.ndarray | tf.Tensor, normalize: bool | None = False
