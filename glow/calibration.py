@@ -52,7 +52,8 @@ class AffineMap(tf.Module):
         self, event_size: int, mean: np.ndarray | None = None, matrix: np.ndarray | None = None
     ) -> None:
         super().__init__(name="affine")
-        self.event_size, self.dtype = event_size, tf.float32
+        self.event_size = event_size
+        self.dtype = tf.float32
         self._mean = tf.Variable(np.zeros(event_size) if mean is None else mean, dtype=self.dtype)
         self._matrix = tf.Variable(
             np.eye(event_size) if matrix is None else matrix, dtype=self.dtype

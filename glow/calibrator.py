@@ -30,6 +30,7 @@ from glow.user_warnings import warn_user
 # More steps per call would need more memory for their rows; fewer would spend much of the time on
 # calls.
 _STEPS_PER_CALL = 32
+_DTYPES = (np.float64, np.float32)
 _ROWS_PER_CALL = 4096
 
 
@@ -332,12 +333,11 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
         self.check_settings()
-        options: dict[str, Any] = {"dtype": (np.float64, np.float32), "ensure_all_finite": False}
-        checked = (
-            check_array(X, estimator=self, **options)
-            if new
-            else validate_data(self, X, reset=False, **options)
-        )
+        # The values are checked below, because the message names the row.
+        if new:
+            checked = check_array(X, estimator=self, dtype=_DTYPES, ensure_all_finite=False)
+        else:
+            checked = validate_data(self, X, reset=False, dtype=_DTYPES, ensure_all_finite=False)
         with np.errstate(over="ignore"):
             values: np.ndarray = checked.astype(np.float32)
         if not (finite := np.isfinite(values)).all():
@@ -390,7 +390,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
-        variables, event_size = state.pop("_variables", None), state.pop("_event_size", None)
+        variables = state.pop("_variables", None)
+        event_size = state.pop("_event_size", None)
         super().__setstate__(state)
         if variables is not None:
             trainer = FlowTrainer(

@@ -68,6 +68,7 @@ class Glow(tf.Module):
 
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
+      unregistered: the name of a network that `NETWORKS` does not know; None for all others.
       bijector: the `tfb.Chain` of all levels, from u to z.
       distribution: `tfd.TransformedDistribution` over u. TFP caches results by tensor object, so
         after the variables change, `bijector` and `distribution` may return old results for an old
@@ -112,12 +113,12 @@ class Glow(tf.Module):
             )
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
-        self._unregistered: str | None = None
+        self.unregistered: str | None = None
         if network is not None:
             path = f"{network.__module__}:{network.__qualname__}"
             name = next((name for name, known in NETWORKS.items() if known == path), None)
             if name is None:
-                self._unregistered = network.__qualname__
+                self.unregistered = network.__qualname__
             else:
                 config = dataclasses.replace(config, network=name)
         self.config = config
@@ -136,15 +137,7 @@ class Glow(tf.Module):
 
     def _is_built_in(self) -> bool:
         own_coupling = not COUPLINGS[self.config.coupling].startswith("glow.coupling:")
-        return not (own_coupling or self._unregistered or self.config.network != "conv")
-
-    def check_savable(self) -> None:
-        """Raise `ValueError` if no registry names the network, so that nothing could load it."""
-        if self._unregistered is not None:
-            register = f"glow.config.NETWORKS[NAME] = 'module:{self._unregistered}'"
-            raise ValueError(
-                f"network: found {self._unregistered}, expected one that is registered: {register}"
-            )
+        return not (own_coupling or self.unregistered or self.config.network != "conv")
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
     def _build(self, parameters: Parameters, network: MakeNetwork | None) -> None:
@@ -163,10 +156,8 @@ class Glow(tf.Module):
             latent_order = self.walk(tf.range(self.event_size), visit).numpy()
         chain: list[tfp.bijectors.Bijector] = []
         for size, steps in itertools.groupby(visited, key=lambda one: one[0]):
-            level, rest = (
-                tfb.Chain([bijector for _, bijector in steps][::-1]),
-                self.event_size - size,
-            )
+            level = tfb.Chain([bijector for _, bijector in steps][::-1])
+            rest = self.event_size - size
             # The finished latents follow the level's channels and do not change.
             parts = (
                 tfb.Blockwise([level, tfb.Identity()], [size, rest], maybe_changes_size=False)
@@ -192,7 +183,7 @@ class Glow(tf.Module):
         coupling = functools.partial(
             pkgutil.resolve_name(coupling_path), dtype=self.dtype, **config.own_of(coupling_path)
         )
-        if self._unregistered:
+        if self.unregistered:
             assert network is not None, "only a given network can be unregistered"
             return coupling, network
         if config.network == "conv":
@@ -314,7 +305,8 @@ class Glow(tf.Module):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         # `distribution.log_prob` would double the operations, because it computes shapes of
         # log-determinants.
-        log_det, rate = tf.zeros([], self.dtype), self.config.coupling_dropout
+        log_det = tf.zeros([], self.dtype)
+        rate = self.config.coupling_dropout
         seed = tf.stack([self._seed, step]) if rate and step is not None else None
 
         def drop(h: tf.Tensor) -> tf.Tensor:

@@ -33,10 +33,17 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
     write_variables(pathlib.Path(folder, ARRAYS_FILE), calibration)
 
 
+def check_savable(calibration: Calibration) -> None:
+    """Raise `ValueError` for a network that no registry names, so that nothing could load it."""
+    if isinstance(calibration, Glow) and calibration.unregistered is not None:
+        name = calibration.unregistered
+        register = f"glow.config.NETWORKS[NAME] = 'module:{name}'"
+        raise ValueError(f"network: found {name}, expected one that is registered: {register}")
+
+
 def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:
     """Write the variables by path, as `.npz`."""
-    if isinstance(calibration, Glow):
-        calibration.check_savable()
+    check_savable(calibration)
     variables = calibration.variables_by_path
     np.savez(path, **{name: variable.numpy() for name, variable in variables.items()})
 
@@ -61,7 +68,8 @@ def read_calibration(folder: str | os.PathLike) -> Calibration:
     path = pathlib.Path(folder, CONFIG_FILE)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        config, size = values["config"], int(values["event_size"])
+        config = values["config"]
+        size = int(values["event_size"])
         calibration: Calibration = (
             AffineMap(size) if config is None else Glow(GlowConfig(**config), size, seed=0)
         )

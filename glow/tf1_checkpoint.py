@@ -55,7 +55,8 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
         for name, value in values.items()
         if is_flow_name(name)
     }
-    shapes, reversals = _tf1_shapes(flow), _reversals(flow)
+    shapes = _tf1_shapes(flow)
+    reversals = _reversals(flow)
     for path in stored.keys() & reversals.keys():
         if not np.array_equal(stored[path], reversals[path]):
             found = f"{FLOW_SCOPE}{path}: found another matrix"

@@ -23,7 +23,7 @@ from bert_flow_tf.records import CalibrationRecord, Result, Training, Verdict, m
 from bert_flow_tf.settings import suggesting_arguments
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
 from glow.folded import DenseLayer
-from glow.saved import read_calibration, write_calibration, write_export
+from glow.saved import check_savable, read_calibration, write_calibration, write_export
 
 RECORD_FILE = "record.json"
 # The library writes a model's files and these modules; a folder with any other file is not
@@ -125,6 +125,8 @@ class Calibrated(CalibratedEncoder):
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """Write the calibration, without the encoder; `load_calibration` reads it."""
+        with reading(folder, "a calibration that can be saved"):
+            check_savable(self.calibration)
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
             write_calibration(new, self.calibration)
             record = SavedCalibration(

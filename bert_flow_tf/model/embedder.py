@@ -25,6 +25,7 @@ from bert_flow_tf.settings import DTYPES
 from glow.calibration import Calibration
 from glow.flow import Glow
 from glow.folded import FoldedFlow
+from glow.saved import check_savable
 
 Self = TypeVar("Self", bound="Embedder")
 
@@ -178,8 +179,8 @@ class Embedder:
                 f"{self.source.bert_hub}: found a SavedModel that is no BERT, which cannot be "
                 "pickled"
             )
-        if isinstance(self.calibration, Glow):
-            self.calibration.check_savable()
+        if self.calibration is not None:
+            check_savable(self.calibration)
         weights = {name: np.array(value) for name, value in pretrained.weights.items()}
         source = dataclasses.replace(
             self.source, pretrained=dataclasses.replace(pretrained, weights=weights)

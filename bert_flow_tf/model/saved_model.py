@@ -66,7 +66,8 @@ def is_saved_model(path: str | os.PathLike) -> bool:
 
 def model_folder(path: str | os.PathLike) -> pathlib.Path:
     """Return a model's or run's folder; download a name from Hugging Face."""
-    name, folder = os.fspath(path), pathlib.Path(path)
+    name = os.fspath(path)
+    folder = pathlib.Path(path)
     if not os.path.lexists(name) and is_model_name(name):
         folder = downloaded_model(
             name,
@@ -82,12 +83,11 @@ def save(
     bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = False
 ) -> pathlib.Path:
     """Write a model's folder, or nothing after an error; return its path."""
-    from glow.flow import Glow
-    from glow.saved import write_variables
+    from glow.saved import check_savable, write_variables
 
-    if isinstance(bert_flow.flow, Glow):
+    if bert_flow.flow is not None:
         with reading(path, "a model that can be saved"):
-            bert_flow.flow.check_savable()
+            check_savable(bert_flow.flow)
     with new_output(path, BERT_FLOW_FOLDER, overwrite=overwrite) as folder:
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
