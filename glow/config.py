@@ -1,9 +1,11 @@
 """The architecture of a flow, read from a JSON file."""
 
 import dataclasses
+import inspect
 import json
 import os
 import pathlib
+import pkgutil
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -15,6 +17,7 @@ _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
 # These are paths, because importing the classes here would load TensorFlow, which takes seconds.
 COUPLINGS = {"additive": "glow.coupling:AdditiveCoupling", "affine": "glow.coupling:AffineCoupling"}
+NETWORKS = {"conv": "glow.coupling:conv_network"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +37,9 @@ class GlowConfig:
         become latents.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True to reverse the channels, False to learn an invertible 1x1 convolution.
+      network: the couplings' network, "conv" or another key of `NETWORKS`.
+      own: keys that only the coupling's class or the network's function takes, as keywords. In a
+        file they stand beside the others.
 
     Raises:
       ValueError: a value has the wrong type or is out of its range; the message names its key.
@@ -51,6 +57,8 @@ class GlowConfig:
     permutation: bool = True
     use_fp16: bool = False
     coupling_residual: bool = False
+    network: str = "conv"
+    own: dict[str, bool | int | float | str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(GlowConfig, include_extras=True).items():
@@ -64,10 +72,19 @@ class GlowConfig:
                     else str(error).lower()
                 )
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
-        if self.coupling not in COUPLINGS:
-            raise ValueError(
-                f"coupling: found {self.coupling!r}, expected one of {', '.join(COUPLINGS)}"
-            )
+        for name, known, kind in (
+            ("coupling", COUPLINGS, "Class"),
+            ("network", NETWORKS, "function"),
+        ):
+            if (value := getattr(self, name)) not in known:
+                register = f"glow.config.{name.upper()}S[{value!r}] = 'module:{kind}'"
+                raise ValueError(
+                    f"{name}: found {value!r}, expected one of {', '.join(known)}; one of your own "
+                    f"is registered before: {register}"
+                )
+        if self.own and (unknown := sorted(self.own.keys() - self.own_keys())):
+            keys = sorted(self._keys() | self.own_keys())
+            raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(keys)}")
         for name in ("use_fp16", "coupling_residual"):
             if getattr(self, name):
                 raise ValueError(f"{name}: found True, expected False")
@@ -86,10 +103,11 @@ class GlowConfig:
                 raise ValueError(
                     f"found {type(values).__name__}, expected an object of flow settings"
                 )
-            keys = sorted(field.name for field in dataclasses.fields(cls))
-            if unknown := sorted(values.keys() - keys):
-                raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(keys)}")
-            return cls(**values)
+            known = {key: value for key, value in values.items() if key in cls._keys()}
+            # `to_dict` writes the coupling's own keys under `own`.
+            own = values.get("own", {})
+            rest = {key: values[key] for key in values.keys() - {"own", *known}}
+            return cls(**known, own=own | rest if isinstance(own, dict) else own)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: invalid flow config: {getattr(error, 'strerror', error)}"
@@ -114,5 +132,38 @@ class GlowConfig:
     def names() -> list[str]:
         return sorted(path.stem for path in _CONFIG_DIR.glob("*.json"))
 
+    @classmethod
+    def _keys(cls) -> set[str]:
+        """Return the keys that a file may have with the library's own couplings."""
+        return {field.name for field in dataclasses.fields(cls)} - {"own"}
+
+    def own_keys(self) -> set[str]:
+        """Return the keywords of the coupling's class and the network's function."""
+        return {*_own_keywords(COUPLINGS[self.coupling]), *_own_keywords(NETWORKS[self.network])}
+
+    def own_of(self, path: str) -> dict[str, bool | int | float | str]:
+        """Return the values of `own` for a class or function of the registries."""
+        names = _own_keywords(path)
+        return {name: value for name, value in self.own.items() if name in names}
+
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Return all keys, but `network` and `own` only where they say something."""
+        values = dataclasses.asdict(self)
+        if self.network == "conv":
+            del values["network"]
+        if not self.own:
+            del values["own"]
+        return values
+
+
+def _own_keywords(path: str) -> set[str]:
+    """Return the keyword arguments that only a user's class or function has.
+
+    They follow a class's `network` and `dtype`, and a function's `parameters`, `inputs` and
+    `outputs`.
+    """
+    if path.startswith("glow.coupling:"):
+        return set()
+    found = pkgutil.resolve_name(path)
+    names = list(inspect.signature(found).parameters)
+    return set(names[2 if inspect.isclass(found) else 3 :])

@@ -6,7 +6,13 @@ import numpy as np
 import tensorflow as tf
 
 from glow.bijectors import ActNorm, VectorBijector
+from glow.config import GlowConfig
 from glow.parameters import Parameters
+
+# A coupling's network; `ConvStack` also has the argument `drop`, for dropout in training.
+Network = Callable[..., tf.Tensor]
+# A function of `parameters`, `inputs` and `outputs` makes a network.
+MakeNetwork = Callable[..., Network]
 
 
 def halves(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -94,20 +100,31 @@ class ConvStack(tf.Module):
             block.initialize_from_data(h1, typical_deviation=1.0)
 
 
+def conv_network(
+    parameters: Parameters, inputs: int, outputs: int, *, config: GlowConfig
+) -> ConvStack:
+    """Return the original's network, `NETWORKS["conv"]`."""
+    return ConvStack(
+        parameters, inputs, config.coupling_width, outputs, activation=config.activation
+    )
+
+
 class Coupling(VectorBijector):
     """Transform the second half of the channels, given the first half.
 
-    The network maps [..., D // 2] to [..., outputs_per_channel * (D - D // 2)].
+    The network maps [..., D // 2] to [..., outputs_per_channel * (D - D // 2)]. Further keywords of
+    a subclass's `__init__` are keys of the flow's configuration, which it may check.
     """
 
     outputs_per_channel = 1
 
-    def __init__(self, network: ConvStack, dtype: tf.DType = tf.float32) -> None:
+    def __init__(self, network: Network, dtype: tf.DType = tf.float32) -> None:
         self.network = network
         super().__init__(dtype, is_constant_jacobian=self.outputs_per_channel == 1)
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
-        self.network.initialize_from_data(halves(x)[0], typical_deviation)
+        if initialize := getattr(self.network, "initialize_from_data", None):
+            initialize(halves(x)[0], typical_deviation)
         return self.forward(x)
 
 

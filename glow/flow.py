@@ -1,23 +1,51 @@
 """The multi-level flow, a bijection from embeddings to Gaussian latents."""
 
+import contextlib
+import dataclasses
 import functools
+import inspect
 import itertools
 import math
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
-from glow.config import COUPLINGS, GlowConfig
-from glow.coupling import ConvStack, Coupling, halves
+from glow.config import COUPLINGS, NETWORKS, GlowConfig
+from glow.coupling import Coupling, MakeNetwork, conv_network, halves
 from glow.folded import DenseLayer, FoldedFlow, dense_layers
 from glow.parameters import Parameters
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
+
+
+@contextlib.contextmanager
+def _refuse_variables_outside(parameters: Parameters) -> Iterator[None]:
+    """Raise `ValueError` for a variable that `parameters` did not make.
+
+    It would neither be trained nor saved.
+    """
+    made: list[tf.Variable] = []
+
+    def create(make: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
+        variable = make(**arguments)
+        made.append(variable)
+        return variable
+
+    with tf.variable_creator_scope(create):
+        yield
+    known = {id(variable) for variable in parameters.variables.values()}
+    for variable in made:
+        if id(variable) not in known:
+            raise ValueError(
+                f"network: found the variable {variable.name} of shape {variable.shape}, which is "
+                "neither trained nor saved; expected variables of Parameters, such as "
+                "parameters.variable(name, value)"
+            )
 
 
 class Glow(tf.Module):
@@ -33,8 +61,14 @@ class Glow(tf.Module):
         >>> flow.forward(u).shape, flow.bits_per_dim(u).shape
         (TensorShape([3, 8]), TensorShape([3]))
 
+    The bijectors are composed twice. `walk` visits them in order and makes every pass of training
+    and encoding, without TFP's caches and shape checks, which would double the operations. The
+    chain `bijector` and the `distribution` are the same map for whoever composes it with other
+    parts of TFP; `inverse` and `sample` come from it.
+
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
+      unregistered: the name of a network that `NETWORKS` does not know; None for all others.
       bijector: the `tfb.Chain` of all levels, from u to z.
       distribution: `tfd.TransformedDistribution` over u. TFP caches results by tensor object, so
         after the variables change, `bijector` and `distribution` may return old results for an old
@@ -45,7 +79,13 @@ class Glow(tf.Module):
     """
 
     def __init__(
-        self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32
+        self,
+        config: GlowConfig,
+        event_size: int,
+        *,
+        seed: int,
+        dtype: tf.DType = tf.float32,
+        network: MakeNetwork | None = None,
     ) -> None:
         """Create the variables with the original's initial values.
 
@@ -53,8 +93,16 @@ class Glow(tf.Module):
         multiples of 2 ** n_levels as `event_size`; here x2 gets the extra channel if the number of
         channels is odd.
 
+        Args:
+          network: function `network(parameters, inputs, outputs)` that returns each coupling's
+            network, a callable from [..., inputs] to [..., outputs] whose variables `parameters`
+            has made; None for `config.network`. One that `glow.config.NETWORKS` does not name
+            cannot be saved.
+
         Raises:
-          ValueError: `event_size` is below 2 ** n_levels, or `seed` is negative.
+          ValueError: `event_size` is below 2 ** n_levels, `seed` is negative, a network or coupling
+            has variables of its own or another width, or it takes no `drop` where
+            `config.coupling_dropout` asks for it.
         """
         super().__init__(name="flow")
         least = 2**config.n_levels
@@ -65,15 +113,35 @@ class Glow(tf.Module):
             )
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
-        self.config, self._seed, self.event_size = config, seed, event_size
+        self.unregistered: str | None = None
+        if network is not None:
+            path = f"{network.__module__}:{network.__qualname__}"
+            name = next((name for name, known in NETWORKS.items() if known == path), None)
+            if name is None:
+                self.unregistered = network.__qualname__
+            else:
+                config = dataclasses.replace(config, network=name)
+        self.config = config
+        self._seed = seed
+        self.event_size = event_size
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
-        self._build(parameters)
+        with _refuse_variables_outside(parameters):
+            self._build(parameters, network)
+            if not self._is_built_in():
+                with tf.init_scope():
+                    # Layers such as Keras's make their variables at the first call.
+                    self.forward(tf.zeros([1, event_size], self.dtype))
         # Checkpoints store the variables under these paths, not under the attributes of bijectors.
         self._parameters = dict(parameters.variables)
 
+    def _is_built_in(self) -> bool:
+        own_coupling = not COUPLINGS[self.config.coupling].startswith("glow.coupling:")
+        return not (own_coupling or self.unregistered or self.config.network != "conv")
+
     @tf.__internal__.tracking.no_automatic_dependency_tracking
-    def _build(self, parameters: Parameters) -> None:
+    def _build(self, parameters: Parameters, network: MakeNetwork | None) -> None:
+        self._make_coupling, self._make_network = self._makers(network)
         sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
         self.levels = [
             self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)
@@ -88,10 +156,8 @@ class Glow(tf.Module):
             latent_order = self.walk(tf.range(self.event_size), visit).numpy()
         chain: list[tfp.bijectors.Bijector] = []
         for size, steps in itertools.groupby(visited, key=lambda one: one[0]):
-            level, rest = (
-                tfb.Chain([bijector for _, bijector in steps][::-1]),
-                self.event_size - size,
-            )
+            level = tfb.Chain([bijector for _, bijector in steps][::-1])
+            rest = self.event_size - size
             # The finished latents follow the level's channels and do not change.
             parts = (
                 tfb.Blockwise([level, tfb.Identity()], [size, rest], maybe_changes_size=False)
@@ -109,8 +175,25 @@ class Glow(tf.Module):
             name="glow_distribution",
         )
 
+    def _makers(self, network: MakeNetwork | None) -> tuple[Callable[..., Coupling], MakeNetwork]:
+        """Return the constructors of couplings and of their networks."""
+        config = self.config
+        coupling_path = COUPLINGS[config.coupling]
+        network_path = NETWORKS[config.network]
+        coupling = functools.partial(
+            pkgutil.resolve_name(coupling_path), dtype=self.dtype, **config.own_of(coupling_path)
+        )
+        if self.unregistered:
+            assert network is not None, "only a given network can be unregistered"
+            return coupling, network
+        if config.network == "conv":
+            return coupling, functools.partial(conv_network, config=config)
+        own = config.own_of(network_path)
+        return coupling, functools.partial(pkgutil.resolve_name(network_path), **own)
+
     def _level(self, parameters: Parameters, size: int) -> list[VectorBijector]:
-        config, coupling = self.config, pkgutil.resolve_name(COUPLINGS[self.config.coupling])
+        config = self.config
+        outputs_per_channel = pkgutil.resolve_name(COUPLINGS[config.coupling]).outputs_per_channel
         bijectors: list[VectorBijector] = []
         for i in range(config.depth):
             step = parameters.scope(f"revnet_step_{i}")
@@ -120,15 +203,20 @@ class Glow(tf.Module):
                 if config.permutation
                 else LearnedPermutation(step.scope("invertible"), size)
             )
-            nn, outputs = (
-                step.scope(config.coupling).scope("nn"),
-                coupling.outputs_per_channel * (size - size // 2),
-            )
-            network = ConvStack(
-                nn, size // 2, config.coupling_width, outputs, activation=config.activation
-            )
-            bijectors.append(coupling(network, dtype=self.dtype))
+            scope = step.scope(config.coupling).scope("nn")
+            outputs = outputs_per_channel * (size - size // 2)
+            network = self._make_network(scope, size // 2, outputs)
+            if config.coupling_dropout and "drop" not in inspect.signature(network).parameters:
+                raise ValueError(
+                    f"coupling_dropout: found {config.coupling_dropout:g} with a network without "
+                    "the argument drop, expected 0"
+                )
+            bijectors.append(self._make_coupling(network))
         return bijectors
+
+    def __repr__(self) -> str:
+        described = f"{self.config}, event_size={self.event_size}, seed={self._seed}"
+        return f"Glow({described}, dtype={self.dtype.name!r})"
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
@@ -172,15 +260,22 @@ class Glow(tf.Module):
 
     def dense_layers(self) -> list[DenseLayer]:
         """Return `forward` as dense layers, see `folded.dense_layers`."""
+        if not self._is_built_in():
+            raise ValueError("couplings or networks of one's own are not dense layers")
         return dense_layers(self.walk, self.event_size, self.config)
 
     def folded(self) -> FoldedFlow | None:
         """Return a `FoldedFlow` of the variables, or None without such a form."""
-        if self.config.coupling != "additive" or not self.config.permutation:
+        is_additive = self.config.coupling == "additive" and self._is_built_in()
+        if not is_additive or not self.config.permutation:
             return None
         return FoldedFlow(
             self.variables, self.walk, self.event_size, self.levels[0][-1].network.activate
         )
+
+    def fixed_forward(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return the fastest form of `forward`, for variables that no longer change."""
+        return self.folded() or self.forward
 
     def inverse(self, z: tf.Tensor) -> tf.Tensor:
         """Return the embeddings u [..., D] of the latents `z` [..., D]."""
@@ -210,7 +305,8 @@ class Glow(tf.Module):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         # `distribution.log_prob` would double the operations, because it computes shapes of
         # log-determinants.
-        log_det, rate = tf.zeros([], self.dtype), self.config.coupling_dropout
+        log_det = tf.zeros([], self.dtype)
+        rate = self.config.coupling_dropout
         seed = tf.stack([self._seed, step]) if rate and step is not None else None
 
         def drop(h: tf.Tensor) -> tf.Tensor:
@@ -221,8 +317,7 @@ class Glow(tf.Module):
         def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
             nonlocal log_det
             if seed is not None and isinstance(bijector, Coupling):
-                network: Any = functools.partial(bijector.network, drop=drop)
-                bijector = type(bijector)(network, self.dtype)
+                bijector = self._make_coupling(functools.partial(bijector.network, drop=drop))
             x, added = bijector.forward_and_log_det(x)
             log_det += added
             return x

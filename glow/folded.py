@@ -1,7 +1,7 @@
 """A flow's forward pass with actnorms and permutations folded into matrices."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +12,8 @@ from glow.coupling import ConvBlock, Coupling, halves
 
 # The slopes of a step's two dense layers are powers of two, so that the second exactly undoes the
 # first.
-_SLOPE, _INVERSE = 0.5, 2.0
+_SLOPE = 0.5
+_INVERSE = 1.0 / _SLOPE
 
 # These are the types of `Glow.walk` and `ConvStack.activate`.
 Walk = Callable[[tf.Tensor, Callable[[VectorBijector, tf.Tensor], tf.Tensor]], tf.Tensor]
@@ -132,8 +133,11 @@ def _fold(walk: Walk, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, li
     """Return mean, W, shift and `((K1, b1), [(K2, b2), ...], K3)` per coupling."""
     # A step's input is x @ matrix + shift. Here x [n, D] is u plus all earlier couplings' outputs,
     # mapped to u's space.
-    matrix, inverse, shift = np.eye(size), np.eye(size), np.zeros(size)
-    steps, means = [], list[np.ndarray]()
+    matrix = np.eye(size)
+    inverse = np.eye(size)
+    shift = np.zeros(size)
+    steps = []
+    means: list[np.ndarray] = []
 
     def advance(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
         order = channels.numpy()
@@ -145,36 +149,30 @@ def _fold(walk: Walk, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, li
             inverse[order] /= factor[:, np.newaxis]
         elif isinstance(bijector, LearnedPermutation):
             identity = tf.eye(len(order), dtype=bijector.dtype)
-            weights, inverse_weights = (
-                _float64(bijector.forward(identity)),
-                _float64(bijector.inverse(identity)),
-            )
+            weights = _float64(bijector.forward(identity))
+            inverse_weights = _float64(bijector.inverse(identity))
             shift[order] @= weights
             matrix[:, order] @= weights
             inverse[order] = inverse_weights @ inverse[order]
         elif isinstance(bijector, Coupling):
-            network = bijector.network
+            # Only flows of `ConvStack` are folded.
+            network: Any = bijector.network
             read, moved = (half.numpy() for half in halves(channels))
             kernel, bias = _kernel_and_bias(network.first)
             factor = np.exp(3.0 * _float64(network.logs))
-            first, last = (
-                (matrix[:, read] @ kernel, bias + shift[read] @ kernel),
-                _float64(network.kernel) * factor,
-            )
-            steps.append(
-                (
-                    first,
-                    [_kernel_and_bias(block) for block in network.second],
-                    last @ inverse[moved],
-                )
-            )
+            first = (matrix[:, read] @ kernel, bias + shift[read] @ kernel)
+            second = [_kernel_and_bias(block) for block in network.second]
+            last = _float64(network.kernel) * factor
+            steps.append((first, second, last @ inverse[moved]))
             shift[moved] += _float64(network.b) * factor
         else:
             return bijector.forward(channels)
         return channels
 
     order = walk(tf.range(size), advance).numpy()
-    matrix, inverse, shift = matrix[:, order], inverse[order], shift[order]
+    matrix = matrix[:, order]
+    inverse = inverse[order]
+    shift = shift[order]
     # From here on, x is in z's space, and the first shift has been added to it.
     steps = [
         ((inverse @ kernel, bias - shift @ (inverse @ kernel)), second, last @ matrix)

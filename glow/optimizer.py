@@ -10,7 +10,9 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
+BETA_1 = 0.9
+BETA_2 = 0.999
+EPSILON = 1e-6
 DECAY_RATE = 0.01
 CLIP_NORM = 1.0
 _EXCLUDED_FROM_DECAY = re.compile("LayerNorm|layer_norm|bias")
@@ -137,11 +139,9 @@ class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, learning_rate: float, total_steps: float, warmup_steps: int = 0):
-        self.learning_rate, self.total_steps, self.warmup_steps = (
-            learning_rate,
-            total_steps,
-            warmup_steps,
-        )
+        self.learning_rate = learning_rate
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         step = tf.cast(step, tf.float32) + 1.0

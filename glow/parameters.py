@@ -18,12 +18,22 @@ class Parameters:
 
     def __init__(self, *, seed: int, dtype: tf.DType) -> None:
         self.variables: dict[str, tf.Variable] = {}
-        self._seed, self._dtype, self._path = seed, dtype, ""
+        self._seed = seed
+        self._dtype = dtype
+        self._path = ""
 
     def scope(self, name: str) -> "Parameters":
         child = copy.copy(self)
         child._path = f"{self._path}{name}/"
         return child
+
+    def variable(self, name: str, value: np.ndarray) -> tf.Variable:
+        """Create a variable with this initial value, for networks of one's own."""
+        return self._add(name, value)
+
+    def generator(self, name: str) -> np.random.Generator:
+        """Return random numbers that depend only on the seed and a variable's path."""
+        return self._generator(name)
 
     def zeros(self, name: str, shape: Sequence[int]) -> tf.Variable:
         return self._add(name, np.zeros(shape))

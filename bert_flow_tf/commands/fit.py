@@ -11,7 +11,7 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.embedding_files import open_array
-from bert_flow_tf.model.saved_model import SAVED_MODEL
+from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
 from bert_flow_tf.scale.shards import Parts
 
 
@@ -65,7 +65,7 @@ def fit(
         check_installed(
             "sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError
         )
-    kind = CALIBRATION_FOLDER if is_array or sentence_transformer else SAVED_MODEL
+    kind = CALIBRATION_FOLDER if is_array or sentence_transformer else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)
     given = list(sentences or ())
     texts = [sentence for sentence in given if sentence.strip()]
@@ -116,7 +116,5 @@ def fit(
     learned.save(path, overwrite=overwrite)
     found = record.training.settings
     training = f"{found['steps']} steps" if "steps" in found else settings.method
-    say(
-        f"{'model' if kind is SAVED_MODEL else 'calibration'} written: {out} ({count} sentences, "
-        f"{training})"
-    )
+    written = "model" if kind is BERT_FLOW_FOLDER else "calibration"
+    say(f"{written} written: {out} ({count} sentences, {training})")

@@ -10,7 +10,6 @@ import pathlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
 from bert_flow_tf.errors import UserError
@@ -27,12 +26,23 @@ if TYPE_CHECKING:
     from bert_flow_tf.model.embedder import Embedder
     from glow.calibration import Calibration
 
-ENCODER, MODEL_FILE, FLOW_FILE, CARD_FILE = "encoder", "bert_flow.json", "flow.npz", "README.md"
-SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE))
+ENCODER = "encoder"
+MODEL_FILE = "bert_flow.json"
+FLOW_FILE = "flow.npz"
+CARD_FILE = "README.md"
+BERT_FLOW_FOLDER = FolderKind(
+    "a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE)
+)
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
 class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
+    """The file `bert_flow.json`.
+
+    The prompts stand in the encoder's folder, too, which other libraries open by itself. These
+    here are read, because an encoder that is a SavedModel has no place for them.
+    """
+
     model: ModelRecord
     do_lower_case: bool
     embedding_size: int
@@ -56,10 +66,12 @@ def is_saved_model(path: str | os.PathLike) -> bool:
 
 def model_folder(path: str | os.PathLike) -> pathlib.Path:
     """Return a model's or run's folder; download a name from Hugging Face."""
-    name, folder = os.fspath(path), pathlib.Path(path)
+    name = os.fspath(path)
+    folder = pathlib.Path(path)
     if not os.path.lexists(name) and is_model_name(name):
         folder = downloaded_model(
-            name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*"))
+            name,
+            tuple(pattern for part in BERT_FLOW_FOLDER.names for pattern in (part, f"{part}/*")),
         )
     if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
         expected = "expected a saved model or a run (an encoder's argument is bert_hub)"
@@ -71,18 +83,25 @@ def save(
     bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = False
 ) -> pathlib.Path:
     """Write a model's folder, or nothing after an error; return its path."""
-    with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
+    from glow.saved import check_savable, write_variables
+
+    if bert_flow.flow is not None:
+        with reading(path, "a model that can be saved"):
+            check_savable(bert_flow.flow)
+    with new_output(path, BERT_FLOW_FOLDER, overwrite=overwrite) as folder:
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         if bert_flow.flow is not None:
-            np.savez(
-                folder / FLOW_FILE,
-                **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()},
-            )
-        names = ("embedding_size", "prompts", "default_prompt_name", "similarity_fn_name")
-        fields: Any = {name: getattr(bert_flow, name) for name in names}
-        fields |= {"made_by": made_by("save"), "model": _record(bert_flow, fingerprint)}
-        config = SavedModelConfig(do_lower_case=bert_flow.source.record.do_lower_case, **fields)
+            write_variables(folder / FLOW_FILE, bert_flow.flow)
+        config = SavedModelConfig(
+            made_by=made_by("save"),
+            model=_record(bert_flow, fingerprint),
+            do_lower_case=bert_flow.source.record.do_lower_case,
+            embedding_size=bert_flow.embedding_size,
+            prompts=bert_flow.prompts,
+            default_prompt_name=bert_flow.default_prompt_name,
+            similarity_fn_name=bert_flow.similarity_fn_name,
+        )
         write_json(folder / MODEL_FILE, config)
         card = _model_card(pathlib.Path(os.path.abspath(path)).name, config)
         (folder / CARD_FILE).write_text(card, encoding="utf-8")
@@ -95,22 +114,22 @@ def _write_encoder(bert_flow: "Embedder", folder: pathlib.Path) -> str:
     from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
     from bert_flow_tf.encoder.saved_model_encoder import Program
 
-    source, trained = bert_flow.source, bert_flow.encoder_trained
+    source = bert_flow.source
+    trained = bert_flow.encoder_trained
     if isinstance(source.pretrained, Program) and not trained:
         source.pretrained.write(folder)
         return source.fingerprint
-    started: Any = {"started_from": source.record.started_from, "training": source.record.training}
     bert = bert_flow.encoder.read_pretrained(
         source.record.with_origin(
             "saved model",
-            normalize=source.record.normalize
-            and source.record.pooling == bert_flow.sentence_embedding_type,
+            normalize=bert_flow.encoder_normalizes,
             prompts=bert_flow.prompts,
             default_prompt_name=bert_flow.default_prompt_name,
             similarity_fn_name=bert_flow.similarity_fn_name,
             pooling=bert_flow.sentence_embedding_type,
             max_seq_length=bert_flow.max_seq_length,
-            **({"started_from": source.fingerprint} if trained else started),
+            started_from=source.fingerprint if trained else source.record.started_from,
+            training=None if trained else source.record.training,
         )
     )
     write_encoder(folder, bert)
@@ -139,7 +158,9 @@ def push_to_hub(bert_flow: "Embedder", repo_id: str, **options: Any) -> str:
 def _model_card(name: str, config: SavedModelConfig) -> str:
     from huggingface_hub import ModelCard, ModelCardData
 
-    model, flow, trainings = config.model, config.model.flow, {}
+    model = config.model
+    flow = model.flow
+    trainings = {}
     for part, training in (
         ("encoder", model.encoder.fine_tuning),
         ("flow", flow.training if flow else None),
@@ -154,24 +175,32 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
             trainings[part] = {
                 setting: value for setting, value in rows.items() if value is not None
             }
-    values: Any = {"name": name, "config": config, "model": model, "flow": flow and flow.config}
     data = ModelCardData(
         library_name="bert-flow-tf", pipeline_tag="sentence-similarity", tags=_TAGS
     )
     template = str(pathlib.Path(__file__).with_name("card.md"))
-    return ModelCard.from_template(
-        data, template_path=template, trainings=trainings, **values
-    ).content
+    card = ModelCard.from_template(
+        data,
+        template_path=template,
+        trainings=trainings,
+        name=name,
+        config=config,
+        model=model,
+        flow=flow and flow.config,
+    )
+    return card.content
 
 
 def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     """Return the model's record, with names instead of paths."""
-    encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
+    encoder = bert_flow.record.encoder
+    checkpoint = bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
     # If weights were changed in Python, their training is unknown.
     fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
-    values: Any = {"handle": handle, "fingerprint": fingerprint, "fine_tuning": fine_tuning}
-    encoder = msgspec.structs.replace(encoder, **values)
+    encoder = msgspec.structs.replace(
+        encoder, handle=handle, fingerprint=fingerprint, fine_tuning=fine_tuning
+    )
     name = checkpoint and pathlib.Path(checkpoint).name
     return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
 
@@ -179,26 +208,21 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
 def load(path: str | os.PathLike) -> LoadedParts:
     """Return the parts of `save`'s folder."""
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.encoder.weights import check_arrays
     from bert_flow_tf.model.build import build_calibration, build_encoder
+    from glow.saved import read_variables
 
     path = pathlib.Path(path)
     config = read_json(
         path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration"
     )
     # Use an absolute path, because a relative one may equal a name such as `demo`.
-    folder, fingerprint = str(path.resolve() / ENCODER), str(config.model.encoder.fingerprint)
+    folder = str(path.resolve() / ENCODER)
+    fingerprint = str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
     source = resolve_encoder(bert_hub=folder, recorded=recorded)
     encoder = build_encoder(source, config.model)
     calibration = build_calibration(config.model, encoder.embedding_size)
     if calibration is not None:
         with reading(path / FLOW_FILE, "the flow's arrays"):
-            arrays = dict(np.load(path / FLOW_FILE))
-        variables = calibration.variables_by_path
-        check_arrays(
-            arrays, {name: v.shape for name, v in variables.items()}, path / FLOW_FILE, "the flow"
-        )
-        for name, variable in variables.items():
-            variable.assign(arrays[name])
+            read_variables(path / FLOW_FILE, calibration)
     return LoadedParts(encoder, calibration, source, config)

@@ -1,4 +1,6 @@
 import json
+import pathlib
+import re
 
 import pytest
 
@@ -75,5 +77,13 @@ def test_bad_file_is_named_with_the_key(tmp_path, text, found):
 
 
 def test_every_coupling_can_be_configured_and_no_other():
-    with pytest.raises(ValueError, match=f"expected one of {', '.join(COUPLINGS)}$"):
+    with pytest.raises(ValueError, match=f"expected one of {', '.join(COUPLINGS)};"):
         GlowConfig(coupling="none of them")
+
+
+def test_the_page_lists_every_key_with_its_default():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| `?([^|`]+)`? \|", page, re.MULTILINE))
+    assert {key: json.loads(value) for key, value in rows.items()} == GlowConfig().to_dict() | {
+        "network": "conv"
+    }
