@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import logging
 import os
+import pathlib
 import re
 import signal
 import sys
@@ -16,18 +17,11 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# Show INFO records of these modules only; they report progress.
-_PROGRESS_MODULES = [
-    "atomic",
-    "calibrator",
-    "callbacks",
-    "compare",
-    "evaluate",
-    "export",
-    "shards",
-    "stream",
-]
-_PROGRESS_MODULES += ["verify", "whole_runs"]
+# Show INFO records of these packages, which report progress, and of no library.
+_PACKAGE = pathlib.Path(__file__).parent
+_REPORTING = (_PACKAGE, _PACKAGE.parent / "glow")
+# These records are the original's, whose flags show them; a run reports its steps from `training`.
+_SILENT = _PACKAGE / "original"
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # The standard streams that were closed when the process started.
@@ -125,6 +119,14 @@ class _Loading:
             print("loading TensorFlow", file=sys.stderr, flush=True)
 
 
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Return True for a warning, and for progress of this package."""
+    if record.levelno >= logging.WARNING:
+        return True
+    folders = pathlib.Path(record.pathname).parents
+    return _SILENT not in folders and any(package in folders for package in _REPORTING)
+
+
 def log_progress() -> None:
     """Log warnings and progress on stderr."""
     import absl.flags
@@ -135,9 +137,7 @@ def log_progress() -> None:
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
     handler = absl.logging.get_absl_handler()
-    handler.filters = [
-        lambda record: record.levelno >= logging.WARNING or record.module in _PROGRESS_MODULES
-    ]
+    handler.filters = [_is_shown]
     handler.setFormatter(logging.Formatter("%(message)s"))
 
 
