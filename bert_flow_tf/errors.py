@@ -12,10 +12,13 @@ import pathlib
 import re
 import signal
 import sys
+import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from glow.lazy import ignore_import_warnings
 
 # Show INFO records of these packages, which report progress, and of no library.
 _PACKAGE = pathlib.Path(__file__).parent
@@ -98,15 +101,35 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # By default, a warning shows a line of this package's source.
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
-    warnings.simplefilter("ignore", FutureWarning)
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-    # Skip garbage collection during the imports and at the end; it would take half a second.
+    ignore_import_warnings()
+    # Collecting garbage during the imports and at the end takes a third of the start-up time.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
     if "tensorflow" not in sys.modules:
         # Without this, TensorFlow would import Keras 3, which takes an eighth of the start-up time.
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         sys.meta_path.insert(0, _Loading)
+
+
+@contextlib.contextmanager
+def hidden_stderr() -> Iterator[None]:
+    """Hide what native code writes to stderr; show it after an exception."""
+    if sys.stderr is None:
+        yield
+        return
+    with (
+        tempfile.TemporaryFile() as hidden,
+        open(os.dup(2), "wb", buffering=0) as stderr,
+    ):
+        os.dup2(hidden.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            hidden.seek(0)
+            stderr.write(hidden.read())
+            raise
+        finally:
+            os.dup2(stderr.fileno(), 2)
 
 
 class _Loading:
