@@ -11,14 +11,15 @@ paper prints -24.61. The flow is learned by `BertFlow.fit` on the same sentences
 
 import importlib.resources
 import json
-import sys
 
+import click
 import numpy as np
 from scipy import stats
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import TASKS
+from bert_flow_tf.errors import UserError, exit_status
 from bert_flow_tf.table import Table, number
 
 BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))
@@ -35,7 +36,10 @@ def edit_distance(a: list[str], b: list[str]) -> int:
 
 def frequency_ranks(vocabulary: list[str]) -> np.ndarray:
     """Return ranks of pieces from 1, or 0, int64 [V]."""
-    import wordfreq
+    try:
+        import wordfreq
+    except ImportError as error:
+        raise UserError("Table 1: wordfreq is not installed: pip install wordfreq") from error
 
     share = [
         wordfreq.word_frequency(piece, "en") if piece.isalpha() else 0.0 for piece in vocabulary
@@ -99,14 +103,25 @@ def table6(model: BertFlow, glue_dir: str, paper: dict[str, dict[str, float]]) -
     return Table(("similarity", "edit distance", "paper", "gold", "paper"), rows)
 
 
-def main(glue_dir: str, bert_hub: str = "demo") -> None:
+def analyse(glue_dir: str, bert_hub: str) -> None:
+    """Print both tables; a missing library is found before any work."""
     paper = json.loads(
         importlib.resources.files("bert_flow_tf.original").joinpath("paper.json").read_text("utf-8")
     )
     model = BertFlow.from_hub(bert_hub, pooling="avg-last-2", max_seq_length=64)
+    # Table 1 is of the encoder as it is, and may need a library; Table 6 learns a flow.
+    first = table1(model, paper["table1_word_embeddings"]["rows"])
     print(table6(model, glue_dir, paper["table6_lexical"]["rows"]).to_text())
-    print(table1(model, paper["table1_word_embeddings"]["rows"]).to_text())
+    print(first.to_text())
+
+
+@click.command(help=__doc__)
+@click.argument("glue_dir")
+@click.argument("bert_hub", default="demo")
+@click.pass_context
+def main(context: click.Context, glue_dir: str, bert_hub: str) -> None:
+    context.exit(exit_status(analyse, glue_dir, bert_hub))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

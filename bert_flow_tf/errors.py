@@ -8,28 +8,24 @@ import gc
 import importlib.util
 import logging
 import os
+import pathlib
 import re
 import signal
 import sys
+import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from glow.lazy import ignore_import_warnings
 from glow.user_warnings import warn_user as warn_user
 
-# Show INFO records of these modules only; they report progress.
-_PROGRESS_MODULES = [
-    "atomic",
-    "calibrator",
-    "callbacks",
-    "compare",
-    "evaluate",
-    "export",
-    "shards",
-    "stream",
-]
-_PROGRESS_MODULES += ["verify", "whole_runs"]
+# Show INFO records of these packages, which report progress, and of no library.
+_PACKAGE = pathlib.Path(__file__).parent
+_REPORTING = (_PACKAGE, _PACKAGE.parent / "glow")
+# These records are the original's, whose flags show them; a run reports its steps from `training`.
+_SILENT = _PACKAGE / "original"
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # The standard streams that were closed when the process started.
@@ -106,15 +102,35 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # By default, a warning shows a line of this package's source.
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
-    warnings.simplefilter("ignore", FutureWarning)
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-    # Skip garbage collection during the imports and at the end; it would take half a second.
+    ignore_import_warnings()
+    # Collecting garbage during the imports and at the end takes a third of the start-up time.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
     if "tensorflow" not in sys.modules:
         # Without this, TensorFlow would import Keras 3, which takes an eighth of the start-up time.
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         sys.meta_path.insert(0, _Loading)
+
+
+@contextlib.contextmanager
+def hidden_stderr() -> Iterator[None]:
+    """Hide what native code writes to stderr; show it after an exception."""
+    if sys.stderr is None:
+        yield
+        return
+    with (
+        tempfile.TemporaryFile() as hidden,
+        open(os.dup(2), "wb", buffering=0) as stderr,
+    ):
+        os.dup2(hidden.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            hidden.seek(0)
+            stderr.write(hidden.read())
+            raise
+        finally:
+            os.dup2(stderr.fileno(), 2)
 
 
 class _Loading:
@@ -127,6 +143,14 @@ class _Loading:
             print("loading TensorFlow", file=sys.stderr, flush=True)
 
 
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Return True for a warning, and for progress of this package."""
+    if record.levelno >= logging.WARNING:
+        return True
+    folders = pathlib.Path(record.pathname).parents
+    return _SILENT not in folders and any(package in folders for package in _REPORTING)
+
+
 def log_progress() -> None:
     """Log warnings and progress on stderr."""
     import absl.flags
@@ -137,9 +161,7 @@ def log_progress() -> None:
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
     handler = absl.logging.get_absl_handler()
-    handler.filters = [
-        lambda record: record.levelno >= logging.WARNING or record.module in _PROGRESS_MODULES
-    ]
+    handler.filters = [_is_shown]
     handler.setFormatter(logging.Formatter("%(message)s"))
 
 

@@ -1,45 +1,34 @@
-"""Import names at their first use, and TensorFlow quietly."""
+"""Import a package's names when they are used, and TensorFlow quietly."""
 
 import contextlib
 import importlib
 import os
-import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Two threads that redirect stderr at once would leave it redirected.
+# Two threads that change the filters at once would leave them changed.
 _LOCK = threading.RLock()
+
+
+def ignore_import_warnings() -> None:
+    """Ignore two warnings of TensorFlow's imports, about Python and setuptools."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
 
 
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
-    """Hide stderr while TensorFlow loads; show it after an exception."""
+    """Hide TensorFlow's log and two warnings of its imports."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if sys.stderr is None:
+    with _LOCK, warnings.catch_warnings():
+        ignore_import_warnings()
         yield
-        return
-    with (
-        _LOCK,
-        warnings.catch_warnings(),
-        tempfile.TemporaryFile() as hidden,
-        open(os.dup(2), "wb", buffering=0) as stderr,
-    ):
-        os.dup2(hidden.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            hidden.seek(0)
-            stderr.write(hidden.read())
-            raise
-        finally:
-            os.dup2(stderr.fileno(), 2)
 
 
 def import_name(name: str, modules: Mapping[str, str], names: dict[str, Any]) -> Any:
-    """Import a package's name from its module, and keep it.
+    """Import a name from its module, and keep it in the package.
 
     A package's `__getattr__` calls this, because TensorFlow takes seconds to load. The next access
     finds the name without it.

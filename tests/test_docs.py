@@ -5,10 +5,13 @@ import json
 import pathlib
 import re
 import shlex
+import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from benchmarks import paper_analyses
 from bert_flow_tf import BertFlow, sample_data
 from bert_flow_tf.calibration import learning as fitting
 from bert_flow_tf.commands.fit import fit
@@ -18,7 +21,7 @@ from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.settings import flag_fields
 from glow import FlowCalibrator, optimizer
 from tests.bert_flow_tf import small_runs
-from tests.refusals import succeeds
+from tests.refusals import refusal, succeeds
 from tests.small_bert import write_small_bert
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -79,13 +82,12 @@ def test_every_snippet_is_run_by_a_test():
         assert len(fenced) == len(_SNIPPET.findall(_GUIDES[guide])) + _NOT_RUN.get(guide, 0), guide
 
 
-def test_the_guides_have_at_most_6200_words():
-    assert (
-        sum(
-            len(path.read_text(encoding="utf-8").split()) for path in (_ROOT / "docs").rglob("*.md")
-        )
-        <= 6200
-    )
+def test_reference_says_in_the_repository_where_its_text_is():
+    for page in (_ROOT / "docs" / "reference").glob("*.md"):
+        note = re.search(r"<!-- repository -->\n(.+)\n\n", page.read_text(encoding="utf-8"))[1]
+        links = re.findall(r"\]\(([^)]+)\)", note)
+        assert links and all((page.parent / link).exists() for link in links), page
+        assert "--help" in note or "help(" in note, page
 
 
 def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder_dir):
@@ -154,6 +156,13 @@ def test_any_matrix_is_calibrated(workplace):
 
 def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
     run_commands("reproduce")
+
+
+def test_paper_analyses_without_wordfreq_is_one_line(workplace, monkeypatch):
+    assert CliRunner().invoke(paper_analyses.main, ["--help"]).exit_code == 0
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    outcome = CliRunner().invoke(paper_analyses.main, [str(sample_glue_dir())])
+    assert "wordfreq" in refusal(outcome.exit_code, outcome.stderr)
 
 
 def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):

@@ -62,5 +62,7 @@ def test_the_reference_has_the_public_names_and_every_command(site):
         assert f"Usage: bert-flow {name} [OPTIONS]" in commands
     # The page must list the scripts' environment variables.
     assert "BERT_PREMODELS" in commands and "TEXT_FILES" in commands
+    # A note for the repository's readers would be false here.
+    assert "when the site is built" not in python + flow
     # A parameter list must not have two names before one colon.
     assert not re.findall(r"<code>\w+,</code>", python + flow)

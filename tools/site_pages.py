@@ -30,6 +30,8 @@ _PAGES = {
     "LICENSE": "LICENSE.txt",
 }
 _COMMANDS_PAGE = "reference/commands.md"
+# A page of the reference says where its text is to readers of the repository.
+_REPOSITORY_NOTE = re.compile(r"<!-- repository -->\n.+\n\n")
 
 
 def _help(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
@@ -69,6 +71,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
+    markdown = _REPOSITORY_NOTE.sub("", markdown)
     if name == _COMMANDS_PAGE:
         scripts = {"siamese_then_flow.sh": run, "paper_effect.sh": paper_effect}
         texts = (f"## {name}\n\n```text\n{module.__doc__}```\n" for name, module in scripts.items())

@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_flow_tf.encoder.bert import Inputs, Outputs, Variables
 from bert_flow_tf.encoder.weights import SourceRecord
 from bert_flow_tf.files.reading import reading
+from glow.lazy import quiet_import
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,8 @@ class SavedModelEncoder:
 
     def __init__(self, program: Program, *, trainable: bool = False) -> None:
         # tensorflow_hub takes a second to import, and a BERT does not need it.
-        import tensorflow_hub as hub
+        with quiet_import():
+            import tensorflow_hub as hub
 
         self.num_layers, self.hidden_size = program.num_layers, program.hidden_size
         with reading(program.encoder_dir, "an encoder"):

@@ -11,11 +11,11 @@ from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.encoder.weights import hugging_face_config
+from bert_flow_tf.errors import hidden_stderr
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
-from glow.lazy import quiet_import
 
 _OPSET = 18
 # These are Hugging Face's names, in the order of `TOKEN_INPUTS`.
@@ -48,7 +48,7 @@ def write_onnx(
         }
 
     # TensorFlow's own code writes to stderr when a session starts.
-    with quiet_tensorflow(), quiet_import():
+    with quiet_tensorflow(), hidden_stderr():
         tf2onnx.convert.from_function(
             tf.function(embed, autograph=False),
             input_signature=[tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS],

@@ -83,7 +83,7 @@ _Arguments = (
 _None = Annotated[dict, msgspec.Meta(max_length=0)] | None
 
 
-class ModelSettings(msgspec.Struct, frozen=True):
+class ForeignSettings(msgspec.Struct, frozen=True):
     """The fields that are read of other libraries' JSON files.
 
     A field of only one value is supported with this value only.
@@ -119,8 +119,8 @@ class ModelSettings(msgspec.Struct, frozen=True):
     similarity_fn_name: str | None = None
 
 
-def read_settings(path: pathlib.Path) -> ModelSettings:
+def read_settings(path: pathlib.Path) -> ForeignSettings:
     """Return a file's settings; the defaults without the file."""
     if not path.is_file():
-        return ModelSettings()
-    return read_json(path, ModelSettings, expected="a model's settings", versioned=False)
+        return ForeignSettings()
+    return read_json(path, ForeignSettings, expected="a model's settings", versioned=False)

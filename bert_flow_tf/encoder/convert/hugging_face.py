@@ -104,7 +104,7 @@ FAMILIES = {
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
     settings = read_json(
-        path, folders.ModelSettings, expected="a model's configuration", versioned=False
+        path, folders.ForeignSettings, expected="a model's configuration", versioned=False
     )
     kind = settings.model_type
     if kind not in FAMILIES:

@@ -30,6 +30,7 @@ from bert_flow_tf.files.atomic import check_writable
 from bert_flow_tf.files.reading import file_digest, reading
 from bert_flow_tf.files.user_cache import cache_root, print_download
 from bert_flow_tf.records import EncoderFiles
+from glow.lazy import quiet_import
 
 # This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong
 # GELU differs by 2e-4.
@@ -67,7 +68,8 @@ def read_tf_hub(
       recorded: a run's record; a SavedModel with other files is not loaded.
     """
     # tensorflow_hub takes a second to import.
-    import tensorflow_hub as hub
+    with quiet_import():
+        import tensorflow_hub as hub
 
     vocab = _read_vocabulary(preprocess_dir)
     files = [encoder_dir / "saved_model.pb", *sorted((encoder_dir / "variables").glob("*"))]
@@ -135,8 +137,9 @@ def find_saved_model(handle: str, part: str, argument: str) -> tuple[str, pathli
         handle = str(folder.resolve())
     if (folder / part / "saved_model.pb").is_file():
         return handle, folder / part
-    import tensorflow_hub as hub
-    from tensorflow_hub.resolver import tfhub_cache_dir
+    with quiet_import():
+        import tensorflow_hub as hub
+        from tensorflow_hub.resolver import tfhub_cache_dir
 
     # TensorFlow Hub's default cache in /tmp may belong to another user. TFHUB_CACHE_DIR overrides
     # this flag.

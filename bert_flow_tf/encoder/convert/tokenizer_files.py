@@ -12,7 +12,7 @@ from bert_flow_tf.encoder.convert.folders import (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     VOCAB_FILE,
-    ModelSettings,
+    ForeignSettings,
     read_settings,
 )
 from bert_flow_tf.encoder.tokenizer import (
@@ -121,7 +121,7 @@ def read_tokenizer(
 
 
 def _add_tokens(
-    theirs: "tokenizers.Tokenizer", settings: ModelSettings, path: pathlib.Path
+    theirs: "tokenizers.Tokenizer", settings: ForeignSettings, path: pathlib.Path
 ) -> list[str]:
     """Add `tokenizer_config.json`'s tokens; return all word pieces by id."""
     import tokenizers
