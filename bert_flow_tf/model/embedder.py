@@ -28,6 +28,8 @@ from glow.flow import Glow
 from glow.folded import FoldedFlow
 
 _NO_FLOW = "found a model without a flow, expected one (fit() learns it)"
+# The names of a document's prompt, the first that exists.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 Self = TypeVar("Self", bound="Embedder")
 
 
@@ -227,20 +229,33 @@ class Embedder:
         """Return the prompt of a name, by default of `default_prompt_name`."""
         return self.prompts.get(name or self.default_prompt_name or "", "")
 
+    @property
+    def default_prompt(self) -> str:
+        """The text that `encode` puts before a sentence, perhaps empty."""
+        return self._prompt()
+
+    @property
+    def document_prompt(self) -> str:
+        """The text that `encode_document` puts before a sentence, perhaps empty."""
+        found = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
+        return next(found, "")
+
     def encode_blocks(
         self,
         sentences: Iterable[str],
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
         normalize_embeddings: bool | None = None,
+        prompt: str | None = None,
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        Memory holds one list at a time. Without `normalize_embeddings`, the encoder's own setting
-        holds. Raises `UserError` as `encode` does.
+        Memory holds one list at a time. Without `normalize_embeddings` and `prompt`, the encoder's
+        own settings hold. Raises `UserError` as `encode` does.
         """
         normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
-        run, prompt = self._embedding_batcher.encode_blocks, self._prompt()
+        run = self._embedding_batcher.encode_blocks
+        prompt = self._prompt() if prompt is None else prompt
         if prompt:
             sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
         for part, embeddings in run(
