@@ -4,7 +4,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -12,11 +12,13 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration.base import CalibratedEncoder
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.calibration.thresholds import threshold
+from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.records import Scores
 from bert_flow_tf.evaluation.similarities import (
     ENCODE_PRECISIONS,
     FUNCTIONS,
@@ -28,7 +30,8 @@ from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_encoder
 from bert_flow_tf.model.embedder import DOCUMENT_PROMPTS, Embedder, warn_if_harmful
-from bert_flow_tf.records import ModelRecord, Threshold, Verdict
+from bert_flow_tf.model.scoring import pairs_task, scores_of
+from bert_flow_tf.records import ModelRecord
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
 from bert_flow_tf.serving.formats import ExportSettings
@@ -39,20 +42,26 @@ if TYPE_CHECKING:
     from bert_flow_tf.serving.export import Exported
 
 Sentences = str | Iterable[str]
+Self = TypeVar("Self", bound="BertFlow")
 
 
-class BertFlow(Embedder):
+class BertFlow(CalibratedEncoder, Embedder):
     """A sentence embedding model: tokenizer, encoder and an optional flow.
 
-        model = BertFlow.from_hub("demo", pooling="avg-last-2")
-        model.fit(sentences)                      # learns a flow on your sentences, without labels
-        embeddings = model.encode(sentences)      # float32 [n, D]
-        model.similarity("A boat.", sentences)    # cosines [1, n]
-        model.save("my_model")                    # BertFlow.from_pretrained("my_model")
-        model.export("exported")                  # exported/1/saved_model.pb, for TensorFlow
-        Serving
+        >>> model = BertFlow.from_hub("demo", pooling="avg-last-2")
+        >>> model = model.fit(sentences)  # learns a flow, without labels
+        >>> embeddings = model.encode(sentences)
+        >>> embeddings.shape == (len(sentences), model.embedding_size)
+        True
+        >>> model.similarity("A boat.", sentences[:3]).shape
+        (1, 3)
+        >>> folder = model.save("my_model")
+        >>> again = BertFlow.from_pretrained("my_model")
+        >>> bool((again.encode(sentences) == embeddings).all())
+        True
 
-    `sentences` may be any iterable of strings, such as a list or a generator.
+    `sentences` may be any iterable of strings, such as a list or a generator. `export` writes the
+    model for other programs.
 
     The arguments are those of `model.embedder.Embedder`.
 
@@ -61,11 +70,9 @@ class BertFlow(Embedder):
         `from_pretrained`, its `verdict`, or None.
     """
 
-    history_: fitting.History | Verdict | None = None
-
     @classmethod
     def from_hub(
-        cls,
+        cls: type[Self],
         bert_hub: str | os.PathLike,
         *,
         pooling: str | None = None,
@@ -74,7 +81,7 @@ class BertFlow(Embedder):
         low_dim: int = -1,
         sentence_embedding_type: str | None = None,
         dtype: str = DTYPES[0],
-    ) -> "BertFlow":
+    ) -> Self:
         """Return a `BertFlow` that has an encoder but no flow.
 
         Args:
@@ -94,6 +101,13 @@ class BertFlow(Embedder):
             logging.warning(
                 "%s is a saved model: bert_hub loads only its encoder, without the flow", bert_hub
             )
+        if None not in (pooling, sentence_embedding_type) and pooling_name(
+            str(pooling)
+        ) != pooling_name(str(sentence_embedding_type)):
+            raise ArgumentError(
+                f"pooling: found {pooling} beside sentence_embedding_type="
+                f"{sentence_embedding_type}, expected one of the two, which mean the same"
+            )
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         pooling = pooling_name(sentence_embedding_type or pooling or source.record.pooling or "avg")
         if max_seq_length is None:
@@ -107,14 +121,14 @@ class BertFlow(Embedder):
         return cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
 
     @classmethod
-    def demo(cls, **options: Any) -> "BertFlow":
+    def demo(cls: type[Self], **options: Any) -> Self:
         """Return `from_hub("demo")`, all-MiniLM-L6-v2; the first call downloads it."""
         return cls.from_hub("demo", **options)
 
     @classmethod
     def from_pretrained(
-        cls, path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
-    ) -> "BertFlow":
+        cls: type[Self], path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
+    ) -> Self:
         """Load a saved model, a Hub model, a run or a checkpoint.
 
         `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
@@ -255,11 +269,11 @@ class BertFlow(Embedder):
         sentences = [sentences] if isinstance(sentences, str) else sentences
         if prompt:
             sentences = [prompt + sentence for sentence in sentence_list(sentences)]
-        options: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        found = self._embedding_batcher.encode(sentences, **options)[:, :truncate_dim]
-        if normalize_embeddings or self.normalizes:
-            found = tf.nn.l2_normalize(found, axis=-1).numpy()
-        found = quantized(found, precision)
+        found = self._embedding_batcher.encode(
+            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
+        )
+        found = self.scaled(found[:, :truncate_dim], normalize_embeddings)
+        found = quantized(np.asarray(found), precision)
         result = found[0] if single else found
         if convert_to_tensor or (single and not convert_to_numpy):
             return tf.constant(result)
@@ -349,10 +363,6 @@ class BertFlow(Embedder):
         """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
         return self.require_flow("sample").sample(n, seed).numpy()
 
-    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `calibration.thresholds`."""
-        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
-
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Return the cosines, float32 [n, m], of sentences or embeddings.
 
@@ -370,13 +380,34 @@ class BertFlow(Embedder):
         return FUNCTIONS[self.similarity_fn_name](a, b)
 
     def _embed_both(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-        a, b = embeddings_of(a, "a", self.encode), embeddings_of(b, "b", self.encode)
+        a = embeddings_of(a, "a", self.encode)
+        b = embeddings_of(b, "b", self.encode)
         if a.shape[1] != b.shape[1]:
             raise UserError(
                 f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same "
                 "number"
             )
         return a, b
+
+    def evaluate(self, on: fitting.Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
+        """Return the scores that `bert-flow evaluate` prints.
+
+        Args:
+          on: first sentences, second sentences and their gold scores; or a task, or several, of
+            `data.scored_tasks.read_task`.
+        """
+        if isinstance(on, ScoredTask):
+            tasks = [on]
+        elif on and isinstance(on[0], ScoredTask):
+            tasks = [task for task in on if isinstance(task, ScoredTask)]
+        else:
+            a, b, scores = fitting.checked_pairs(on)
+            tasks = [pairs_task(list(a), list(b), scores)]
+        return scores_of("BertFlow.evaluate", self, tasks)
+
+    def transform(self, X: Iterable[str]) -> np.ndarray:
+        """Return `encode(X)`, as a step of a scikit-learn pipeline."""
+        return self.encode(X)
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -402,81 +433,41 @@ class BertFlow(Embedder):
             )
         self._similarity_fn_name = name
 
-    @suggesting_arguments
-    def fit(
-        self,
-        sentences: Iterable[str],
-        *,
-        method: str = FitSettings.method,
-        pairs: fitting.Pairs | None = None,
-        flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
-        epochs: float | None = FitSettings.epochs,
-        batch_size: int = FitSettings.batch_size,
-        learning_rate: float = FitSettings.learning_rate,
-        seed: int = FitSettings.seed,
-        dev_fraction: float = FitSettings.dev_fraction,
-        show_progress_bar: bool | None = None,
-    ) -> "BertFlow":
-        """Learn a new flow on sentences without labels; return the model.
-
-        `glow.FlowCalibrator` learns on their embeddings, computed once without dropout, as
-        `run_siamese --flow=1 --flow_loss=1 --num_examples=0 --cache_embeddings` does. The model
-        does not change if an error is raised.
-
-        Args:
-          sentences: a repeated sentence counts each time.
-          method: "flow", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
-            `calibration.affine.affine_calibration`.
-          pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
-          flow_model_config: name of a shipped configuration, or a JSON file.
-          epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most
-            likely.
-          batch_size: sentences per step.
-          learning_rate: constant.
-          seed: of order and initial weights.
-          dev_fraction: share of distinct sentences held out, see `calibration.learning.hold_out`.
-          show_progress_bar: None shows it on a terminal only.
-
-        Raises:
-          UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss
-            is not finite.
-        """
-        flow_model_config = os.fspath(flow_model_config)
-        settings: FitSettings = chosen(FitSettings, locals())
-        options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}
-        return self._set_fitted(
-            fitting.fit_sentences(self.encode_pooled, sentences, settings, pairs, **options)
-        )
-
-    def _set_fitted(self, fitted: fitting.Fitted) -> "BertFlow":
+    def _set_fitted(self: Self, fitted: fitting.Fitted) -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
         record = msgspec.structs.replace(
             self.record, flow=msgspec.structs.replace(fitted.record, training=training)
         )
-        self._set_flow(fitted.calibration, record)
+        self._set_calibration(fitted.calibration, record)
         self.history_ = fitted.history
         return self
 
     @suggesting_arguments
     def fit_dataset(
-        self,
+        self: Self,
         folder: str | os.PathLike,
         settings: FitSettings | None = None,
         *,
         pairs: fitting.Pairs | None = None,
         show_progress_bar: bool | None = None,
-    ) -> "BertFlow":
+    ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
-        pairs, parts = None if pairs is None else fitting.checked_pairs(pairs), self.parts(folder)
-        options: Any = {"reduce": self.reduce, "show_progress_bar": show_progress_bar}
+        pairs = None if pairs is None else fitting.checked_pairs(pairs)
+        parts = self.parts(folder)
         settings = settings or FitSettings()
         if settings.method != FitSettings.method:
             raise ArgumentError(
                 f"method: found {settings.method} with a folder of embeddings, expected flow"
             )
         fitted = fitting.fitted(
-            self.encode_pooled, parts.blocks, parts.rows, settings, pairs, **options
+            self.encode_pooled,
+            parts.blocks,
+            parts.rows,
+            settings,
+            pairs,
+            reduce=self.reduce,
+            show_progress_bar=show_progress_bar,
         )
         return self._set_fitted(fitted)
 
@@ -528,11 +519,13 @@ class BertFlow(Embedder):
         pretrain(
             sentences, self.source, out_dir, settings, overwrite=overwrite, show_progress_bar=show
         )
-        options: dict[str, Any] = {
-            "pooling": self.sentence_embedding_type,
-            "max_seq_length": self.max_seq_length,
-        }
-        return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **options)
+        return BertFlow.from_hub(
+            out_dir,
+            pooling=self.sentence_embedding_type,
+            max_seq_length=self.max_seq_length,
+            low_dim=self.low_dim,
+            dtype=self.dtype,
+        )
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """Write the whole model for `from_pretrained`; return the folder's path."""
@@ -578,7 +571,7 @@ class BertFlow(Embedder):
             only.
           overwrite: True to replace this version or folder; a server that has loaded it keeps it.
         """
-        settings: ExportSettings = chosen(ExportSettings, locals())
+        settings = chosen(ExportSettings, locals())
         from bert_flow_tf.serving.export import export_model
 
         return export_model(self, out_dir, settings, overwrite=overwrite)

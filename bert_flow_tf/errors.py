@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from glow.user_warnings import warn_user as warn_user
+
 # Show INFO records of these modules only; they report progress.
 _PROGRESS_MODULES = [
     "atomic",

@@ -30,6 +30,7 @@ def flag(
 
 # The first type of the encoder's matrices is the default.
 DTYPES = ("float32", "bfloat16")
+Chosen = TypeVar("Chosen")
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The trained weights do not depend on these flags.
 flag_not_identifying = functools.partial(flag, identifies=False)
@@ -41,11 +42,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise `ArgumentError` for the first invalid value."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value, limits, expected = (
-                getattr(self, field.name),
-                dict(field.metadata.get("limits", {})),
-                None,
-            )
+            value = getattr(self, field.name)
+            limits = dict(field.metadata.get("limits", {}))
+            expected = None
             choices = limits.pop("choices", None)
             if limits.pop("required", False) and not value:
                 expected = f"expected a value ({field.metadata['help']})"
@@ -67,12 +66,12 @@ class Settings:
                 raise ArgumentError(f"{field.name}: found {value or repr(value)}, {expected}")
 
 
-def chosen(kind: Any, values: Mapping[str, Any]) -> Any:
+def chosen(kind: type[Chosen], values: Mapping[str, Any]) -> Chosen:
     """Make settings from values, such as a function's arguments."""
     return kind(
         **{
             field.name: values[field.name]
-            for field in dataclasses.fields(kind)
+            for field in dataclasses.fields(kind)  # type: ignore[arg-type]
             if field.name in values
         }
     )

@@ -1,11 +1,22 @@
-"""The interface of flows and affine maps, and the affine map."""
+"""The interface of flows and affine maps, and the affine map.
 
+A *calibration* is a learned map of embeddings: a flow (`glow.flow`) or an `AffineMap`. The
+*calibrator* (`glow.calibrator`) learns one, with the interface of scikit-learn.
+"""
+
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from glow.folded import DenseLayer, FoldedFlow
+
+# Up to so many rows, NumPy's calls cost less than TensorFlow's.
+_NUMPY_ROWS = 64
+_ROWS_PER_CALL = 4096
+
+Forward = Callable[[tf.Tensor], tf.Tensor]
 
 
 class Calibration(Protocol):
@@ -25,6 +36,9 @@ class Calibration(Protocol):
 
     def folded(self) -> FoldedFlow | None:
         """Return `forward` in fewer operations; None if it has no such form."""
+
+    def fixed_forward(self) -> Forward:
+        """Return the fastest form of `forward`, for variables that no longer change."""
 
 
 class AffineMap(tf.Module):
@@ -65,3 +79,20 @@ class AffineMap(tf.Module):
 
     def folded(self) -> None:
         """Return None, because `forward` is only two operations."""
+
+    def fixed_forward(self) -> Forward:
+        """Return `forward`."""
+        return self.forward
+
+
+def forward_rows(forward: Forward, u: np.ndarray) -> np.ndarray:
+    """Apply `Calibration.fixed_forward` to an array [n, D], some thousand rows per call."""
+    if len(u) <= _NUMPY_ROWS and isinstance(forward, FoldedFlow):
+        return forward.of_array(u)
+    return in_blocks(forward, u)
+
+
+def in_blocks(function: Forward, rows: np.ndarray) -> np.ndarray:
+    """Apply a function to an array's rows, some thousand per call."""
+    starts = range(0, max(1, len(rows)), _ROWS_PER_CALL)
+    return np.concatenate([function(rows[i : i + _ROWS_PER_CALL]) for i in starts])

@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,15 +19,17 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm import tqdm
 
+from glow.calibration import Forward, forward_rows, in_blocks
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.flow import Glow
-from glow.folded import FoldedFlow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_calibration, write_calibration
+from glow.user_warnings import warn_user
 
 # More steps per call would need more memory for their rows; fewer would spend much of the time on
 # calls.
-_STEPS_PER_CALL, _ROWS_PER_CALL, _FEW_ROWS = 32, 4096, 64
+_STEPS_PER_CALL = 32
+_ROWS_PER_CALL = 4096
 
 
 class FlowTrainer:
@@ -41,7 +42,7 @@ class FlowTrainer:
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
         self.flow = flow
-        self._folded: Any = None
+        self._fixed_forward: Forward | None = None
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
@@ -79,7 +80,8 @@ class FlowTrainer:
         changes nothing. With `held_out` [m, D], end where these rows are most likely; the losses
         are those of the steps up to there.
         """
-        state, self._folded = self.state(), None
+        state = self.state()
+        self._fixed_forward = None
         losses: list[float] = []
         best = (math.inf, 0, state)
         hide_bar = None if show_progress_bar is None else not show_progress_bar
@@ -118,19 +120,15 @@ class FlowTrainer:
 
     def forward(self, u: np.ndarray) -> np.ndarray:
         """Return latents of rows [n, D], by the folded flow if possible."""
-        if self._folded is None:
-            self._folded = self.flow.folded() or self.flow.forward
-        if len(u) <= _FEW_ROWS and isinstance(self._folded, FoldedFlow):
-            return self._folded.of_array(u)
-        return np.concatenate(
-            [self._folded(u[i : i + _ROWS_PER_CALL]) for i in range(0, len(u), _ROWS_PER_CALL)]
-        )
+        if self._fixed_forward is None:
+            self._fixed_forward = self.flow.fixed_forward()
+        return forward_rows(self._fixed_forward, u)
 
     def state(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in (*self.flow.variables, *self.optimizer.variables)]
 
     def restore(self, state: Sequence[np.ndarray]) -> None:
-        self._folded = None
+        self._fixed_forward = None
         for variable, value in zip(
             (*self.flow.variables, *self.optimizer.variables), state, strict=True
         ):
@@ -208,6 +206,11 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             invalid, or a loss or a weight is not finite.
         """
         u = self._checked(X, new=True)
+        dev = None if held_out is None else self._checked(held_out, new=True)
+        if dev is not None and dev.shape[1] != u.shape[1]:
+            raise ValueError(
+                f"held_out: found {dev.shape[1]} channels, expected the {u.shape[1]} of X"
+            )
         rows = min(self.batch_size, len(u))
         steps = int(len(u) / rows * self.epochs)
         if not steps:
@@ -216,7 +219,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         trainer = self._new_trainer(u, next(self._batches(len(u), rows)))
         batches = itertools.islice(self._batches(len(u), rows), steps)
-        dev = None if held_out is None else self._checked(held_out, new=True)
         losses = trainer.train(u, batches, steps, self.show_progress_bar, dev)
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(trainer, losses)
@@ -264,18 +266,16 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"found n_samples = {n} and n_features = {width}, expected 2 or more of each"
             )
         if n < self.batch_size:
-            warnings.warn(
-                f"batch_size: found {self.batch_size} with {n} samples; a step takes them all",
-                stacklevel=3,
+            warn_user(
+                f"batch_size: found {self.batch_size} with {n} samples; a step takes them all"
             )
         config = (
             self.config if isinstance(self.config, GlowConfig) else GlowConfig.load(self.config)
         )
         levels = width.bit_length() - 1
         if levels < config.n_levels:
-            warnings.warn(
-                f"config: found {config.n_levels} levels with {width} channels, using {levels}",
-                stacklevel=3,
+            warn_user(
+                f"config: found {config.n_levels} levels with {width} channels, using {levels}"
             )
             config = dataclasses.replace(config, n_levels=levels)
         flow = Glow(config, width, seed=self.seed)
@@ -325,10 +325,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _call_flow(self, method: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self, "flow_")
-        rows, function = self._checked(X), getattr(self.flow_, method)
-        return np.concatenate(
-            [function(rows[i : i + _ROWS_PER_CALL]) for i in range(0, len(rows), _ROWS_PER_CALL)]
-        )
+        return in_blocks(getattr(self.flow_, method), self._checked(X))
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
         self.check_settings()

@@ -33,6 +33,11 @@ class Glow(tf.Module):
         >>> flow.forward(u).shape, flow.bits_per_dim(u).shape
         (TensorShape([3, 8]), TensorShape([3]))
 
+    The bijectors are composed twice. `walk` visits them in order and makes every pass of training
+    and encoding, without TFP's caches and shape checks, which would double the operations. The
+    chain `bijector` and the `distribution` are the same map for whoever composes it with other
+    parts of TFP; `inverse` and `sample` come from it.
+
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
       bijector: the `tfb.Chain` of all levels, from u to z.
@@ -130,6 +135,10 @@ class Glow(tf.Module):
             bijectors.append(coupling(network, dtype=self.dtype))
         return bijectors
 
+    def __repr__(self) -> str:
+        described = f"{self.config}, event_size={self.event_size}, seed={self._seed}"
+        return f"Glow({described}, dtype={self.dtype.name!r})"
+
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
         """All variables, each once, in order of creation."""
@@ -181,6 +190,10 @@ class Glow(tf.Module):
         return FoldedFlow(
             self.variables, self.walk, self.event_size, self.levels[0][-1].network.activate
         )
+
+    def fixed_forward(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return the fastest form of `forward`, for variables that no longer change."""
+        return self.folded() or self.forward
 
     def inverse(self, z: tf.Tensor) -> tf.Tensor:
         """Return the embeddings u [..., D] of the latents `z` [..., D]."""

@@ -1,4 +1,4 @@
-"""Import a package's names at their first use, and TensorFlow without its messages."""
+"""Import names at their first use, and TensorFlow quietly."""
 
 import contextlib
 import importlib
@@ -39,7 +39,7 @@ def quiet_import() -> Iterator[None]:
 
 
 def import_name(name: str, modules: Mapping[str, str], names: dict[str, Any]) -> Any:
-    """Import a package's name from its module, and keep it among the package's names.
+    """Import a package's name from its module, and keep it.
 
     A package's `__getattr__` calls this, because TensorFlow takes seconds to load. The next access
     finds the name without it.

@@ -5,15 +5,19 @@ import os
 import pathlib
 import tempfile
 import zipfile
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from glow.arrays import check_arrays
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 from glow.flow import Glow
 
-CONFIG_FILE, ARRAYS_FILE = "calibration.json", "calibration.npz"
+CONFIG_FILE = "calibration.json"
+ARRAYS_FILE = "calibration.npz"
+_OPSET = 18
 
 
 def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> None:
@@ -26,8 +30,28 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
     pathlib.Path(folder, CONFIG_FILE).write_text(
         f"{json.dumps(values, indent=2)}\n", encoding="utf-8"
     )
-    arrays = {name: variable.numpy() for name, variable in calibration.variables_by_path.items()}
-    np.savez(pathlib.Path(folder, ARRAYS_FILE), **arrays)
+    write_variables(pathlib.Path(folder, ARRAYS_FILE), calibration)
+
+
+def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:
+    """Write the variables by path, as `.npz`."""
+    variables = calibration.variables_by_path
+    np.savez(path, **{name: variable.numpy() for name, variable in variables.items()})
+
+
+def read_variables(path: str | os.PathLike, calibration: Calibration) -> None:
+    """Set a calibration's variables from `write_variables`' file.
+
+    Raises `ValueError`, and sets none, if an array is missing, unexpected or not finite, or has
+    another shape.
+    """
+    variables = calibration.variables_by_path
+    with np.load(path) as file:
+        arrays = dict(file)
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    check_arrays(arrays, shapes, "the calibration")
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
 
 
 def read_calibration(folder: str | os.PathLike) -> Calibration:
@@ -40,20 +64,26 @@ def read_calibration(folder: str | os.PathLike) -> Calibration:
             AffineMap(size) if config is None else Glow(GlowConfig(**config), size, seed=0)
         )
         path = path.with_name(ARRAYS_FILE)
-        with np.load(path) as arrays:
-            for name, variable in calibration.variables_by_path.items():
-                if (
-                    arrays[name].shape != tuple(variable.shape)
-                    or not np.isfinite(arrays[name]).all()
-                ):
-                    raise ValueError(
-                        f"found other values for {name}, expected finite ones of shape "
-                        f"{variable.shape}"
-                    )
-                variable.assign(arrays[name])
+        read_variables(path, calibration)
     except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: cannot be read as a calibration: {error}") from error
     return calibration
+
+
+def write_onnx(
+    function: Callable[..., dict[str, tf.Tensor]],
+    inputs: Sequence[tf.TensorSpec],
+    path: str | os.PathLike,
+) -> None:
+    """Write a TensorFlow function, from tensors to named tensors, as ONNX."""
+    import tf2onnx
+
+    tf2onnx.convert.from_function(
+        tf.function(function, autograph=False),
+        input_signature=list(inputs),
+        opset=_OPSET,
+        output_path=os.fspath(path),
+    )
 
 
 def export_calibration(calibration: Calibration, path: str | os.PathLike) -> None:
@@ -89,16 +119,11 @@ def write_export(calibration: Calibration, path: pathlib.Path, ending: str) -> N
         with path.open("wb") as file:
             np.savez(file, **arrays)
     elif ending == ".onnx":
-        import tf2onnx
-
-        forward = calibration.folded() or calibration.forward
-        tf2onnx.convert.from_function(
-            tf.function(lambda u: {"calibrated_embedding": forward(u)}, autograph=False),
-            input_signature=[
-                tf.TensorSpec([None, calibration.event_size], tf.float32, "embedding")
-            ],
-            opset=18,
-            output_path=str(path),
+        forward = calibration.fixed_forward()
+        write_onnx(
+            lambda u: {"calibrated_embedding": forward(u)},
+            [tf.TensorSpec([None, calibration.event_size], tf.float32, "embedding")],
+            path,
         )
     else:
         raise ValueError(f"found the ending {ending!r}, expected .npz or .onnx")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from glow.arrays import check_arrays
 from glow.config import GlowConfig
 from glow.flow import Glow
 
@@ -55,29 +56,16 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
         if is_flow_name(name)
     }
     shapes, reversals = _tf1_shapes(flow), _reversals(flow)
-    for path, shape in shapes.items():
-        if path not in stored:
-            raise ValueError(
-                f"{FLOW_SCOPE}{path}: missing, expected shape {shape}{_fitting(stored)}"
-            )
-    for path, value in stored.items():
-        name = f"{FLOW_SCOPE}{path}"
-        if path in reversals:
-            if not np.array_equal(value, reversals[path]):
-                raise ValueError(
-                    f"{name}: found another matrix, expected the reversal of {len(value)} channels"
-                )
-        elif path not in shapes:
-            raise ValueError(
-                f"{name}: unexpected, the flow of this config has no such "
-                f"variable{_fitting(stored)}"
-            )
-        elif value.shape != shapes[path]:
-            raise ValueError(
-                f"{name}: found shape {value.shape}, expected {shapes[path]}{_fitting(stored)}"
-            )
-        elif not np.isfinite(value).all():
-            raise ValueError(f"{name}: found NaN or infinity, expected finite values")
+    for path in stored.keys() & reversals.keys():
+        if not np.array_equal(stored[path], reversals[path]):
+            found = f"{FLOW_SCOPE}{path}: found another matrix"
+            raise ValueError(f"{found}, expected the reversal of {len(reversals[path])} channels")
+    others = {f"{FLOW_SCOPE}{path}": stored[path] for path in stored.keys() - reversals.keys()}
+    expected = {f"{FLOW_SCOPE}{path}": shape for path, shape in shapes.items()}
+    try:
+        check_arrays(others, expected, "this flow configuration")
+    except ValueError as error:
+        raise ValueError(f"{error}{_fitting(stored)}") from None
     for path, variable in flow.variables_by_path.items():
         variable.assign(stored[path].reshape(variable.shape))
 

@@ -1,33 +1,31 @@
 """Calibrate embeddings of any encoder: a sentence-transformers model or a function."""
 
 import contextlib
-import functools
 import importlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration.base import DEFAULT_METHODS, CalibratedEncoder
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
-from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.calibration.witness import Compared
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
-from bert_flow_tf.records import CalibrationRecord, Result, Threshold, Training, made_by
-from bert_flow_tf.settings import chosen, suggesting_arguments
-from glow.calibration import AffineMap, Calibration
+from bert_flow_tf.model.embedder import record_of_own, warn_if_harmful
+from bert_flow_tf.records import CalibrationRecord, Result, Training, Verdict, made_by
+from bert_flow_tf.settings import suggesting_arguments
+from glow.calibration import AffineMap, Calibration, Forward, forward_rows
 from glow.folded import DenseLayer
 from glow.saved import read_calibration, write_calibration, write_export
 
 RECORD_FILE = "record.json"
-_ROWS_PER_CALL = 4096
 # The library writes a model's files and these modules; a folder with any other file is not
 # replaced.
 _EXPORT = FolderKind(
@@ -38,6 +36,8 @@ _EXPORT = FolderKind(
 
 # A function from a list of strings to embeddings [n, D], or a `SentenceTransformer`.
 Encoder = Any
+Self = TypeVar("Self", bound="Calibrated")
+_UNKNOWN = CalibrationRecord(config=None, training=Training())
 
 
 class SavedCalibration(Result, frozen=True, kw_only=True, tag="calibration"):
@@ -45,8 +45,8 @@ class SavedCalibration(Result, frozen=True, kw_only=True, tag="calibration"):
     normalize: bool
 
 
-class Calibrated:
-    """An encoder whose embeddings pass through a calibration.
+class Calibrated(CalibratedEncoder):
+    """An encoder of another library, whose embeddings pass through a calibration.
 
     Attributes:
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
@@ -59,20 +59,45 @@ class Calibrated:
     def __init__(
         self,
         encoder: Encoder,
-        calibration: Calibration,
+        calibration: Calibration | None,
         record: CalibrationRecord,
-        history: object,
+        history: fitting.History | Verdict | None,
         *,
         normalize: bool = False,
     ) -> None:
-        self.encoder, self.calibration, self.record, self.normalize = (
-            encoder,
-            calibration,
-            record,
-            normalize,
-        )
+        self.encoder = encoder
+        self.normalize = normalize
+        self._set(calibration, record, history)
+
+    @property
+    def calibration(self) -> Calibration:
+        """The flow or affine map; raises `UserError` before `fit`."""
+        if self._calibration is None:
+            raise UserError("calibration: found none, expected one (fit() learns it)")
+        return self._calibration
+
+    @calibration.setter
+    def calibration(self, calibration: Calibration) -> None:
+        self._set(calibration, record_of_own(calibration), None)
+
+    def _set(
+        self,
+        calibration: Calibration | None,
+        record: CalibrationRecord,
+        history: fitting.History | Verdict | None,
+    ) -> None:
+        self._calibration = calibration
+        self.record = record
         self.history_ = history
-        self._forward = calibration.folded() or calibration.forward
+        self._forward: Forward = np.asarray if calibration is None else calibration.fixed_forward()
+
+    def _set_fitted(self: Self, fitted: fitting.Fitted) -> Self:
+        self._set(fitted.calibration, fitted.record, fitted.history)
+        return self
+
+    def encode_pooled(self, sentences: Iterable[str], label: str = "") -> np.ndarray:
+        """Return the encoder's own embeddings, float32 [n, D]; `label` is ignored."""
+        return _encode(self.encoder, sentences)
 
     def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
         """Return calibrated embeddings, float32 [n, D], or [D] for one string.
@@ -89,27 +114,23 @@ class Calibrated:
         )
         return found[0] if single else found
 
+    # The encoder's own prompts are among the options of its `encode`.
+    encode_query = encode
+    encode_document = encode
+
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
         """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
-        u = _array(embeddings, self.calibration.event_size)
-        parts = [
-            self._forward(tf.constant(u[i : i + _ROWS_PER_CALL]))
-            for i in range(0, len(u), _ROWS_PER_CALL)
-        ]
-        z = np.concatenate(parts) if parts else u
+        z = forward_rows(self._forward, _array(embeddings, self.calibration.event_size))
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
-
-    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `calibration.thresholds`."""
-        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """Write the calibration, without the encoder; `load_calibration` reads it."""
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
             write_calibration(new, self.calibration)
-            made = made_by("calibrate")
-            values: Any = {"flow": self.record, "normalize": self.normalize}
-            write_json(new / RECORD_FILE, SavedCalibration(made_by=made, **values))
+            record = SavedCalibration(
+                made_by=made_by("calibrate"), flow=self.record, normalize=self.normalize
+            )
+            write_json(new / RECORD_FILE, record)
         return pathlib.Path(folder)
 
     def export(
@@ -206,22 +227,33 @@ def calibrate(
       normalize: True to scale calibrated embeddings to norm 1.
 
     The other arguments and the errors are those of `BertFlow.fit`.
+
+        >>> words = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
+        >>> def lengths_and_codes(texts):
+        ...     return np.array([[len(text), *map(ord, text)] for text in texts])
+        >>> calibrated = calibrate(lengths_and_codes, words, method="whitening")
+        >>> calibrated.encode(["at", "by"]).shape
+        (2, 3)
     """
-    flow_model_config = os.fspath(flow_model_config)
-    settings: FitSettings = chosen(FitSettings, locals())
-    options: Any = {"show_progress_bar": show_progress_bar}
-    fitted = fitting.fit_sentences(
-        functools.partial(_encode, encoder), sentences, settings, pairs, **options
-    )
-    return Calibrated(
-        encoder, fitted.calibration, fitted.record, fitted.history, normalize=normalize
+    learner = Calibrated(encoder, None, _UNKNOWN, None, normalize=normalize)
+    return learner.fit(
+        sentences,
+        method=method,
+        pairs=pairs,
+        flow_model_config=flow_model_config,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        seed=seed,
+        dev_fraction=dev_fraction,
+        show_progress_bar=show_progress_bar,
     )
 
 
 def compare(
-    encoder: Encoder | Embedder,
+    encoder: Encoder,
     sentences: Iterable[str],
-    methods: Sequence[str] = ("whitening", "soft-whitening-0.1", "flow"),
+    methods: Sequence[str] = DEFAULT_METHODS,
     *,
     pairs: fitting.Pairs | None = None,
     settings: FitSettings | None = None,
@@ -237,12 +269,18 @@ def compare(
       settings: the flow's; `method` is ignored.
 
     The errors are those of `BertFlow.fit`.
+
+        >>> words = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
+        >>> def codes(texts):
+        ...     return np.array([[ord(text[0]), ord(text[1])] for text in texts])
+        >>> [row.method for row in compare(codes, words, ["sn", "whitening"])]
+        ['none', 'sn', 'whitening']
     """
-    options: Any = {"show_progress_bar": show_progress_bar}
-    encode: Callable[..., np.ndarray] = functools.partial(_encode, encoder)
-    if isinstance(encoder, Embedder):
-        encode, options["reduce"] = encoder.encode_pooled, encoder.reduce
-    return fitting.compare(encode, sentences, methods, settings or FitSettings(), pairs, **options)
+    known = isinstance(encoder, CalibratedEncoder)
+    learner = encoder if known else Calibrated(encoder, None, _UNKNOWN, None)
+    return learner.compare(
+        sentences, methods, pairs=pairs, settings=settings, show_progress_bar=show_progress_bar
+    )
 
 
 def calibrate_array(
@@ -273,10 +311,7 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
 
 
 def _encode(
-    encoder: Encoder,
-    sentences: Iterable[str],
-    options: dict[str, Any] | None = None,
-    label: str = "",
+    encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None
 ) -> np.ndarray:
     texts = fitting.sentence_list(sentences)
     # A `SentenceTransformer` is callable too, on tensors.

@@ -14,6 +14,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
 from bert_flow_tf.files.reading import AnyPath, reading
 from bert_flow_tf.records import Training
+from glow import arrays as finite_arrays
 
 LAYER_NORM_EPS = 1e-12
 Activation = Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
@@ -220,23 +221,7 @@ def check_arrays(
     model: str,
 ) -> None:
     """Raise `UserError` unless the arrays are finite and have these shapes."""
-    for problem, names in (
-        ("missing", shapes.keys() - arrays.keys()),
-        ("unexpected", arrays.keys() - shapes.keys()),
-    ):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise UserError(
-                f"{source}: variable {min(names)}{more}: {problem}, expected those of {model}"
-            )
-    for name, shape in shapes.items():
-        array = arrays[name]
-        if np.shape(array) != tuple(shape):
-            raise UserError(
-                f"{source}: variable {name}: found shape {list(np.shape(array))}, expected "
-                f"{list(shape)}"
-            )
-        if not np.isfinite(array).all():
-            raise UserError(
-                f"{source}: variable {name} holds NaN or infinity, expected finite numbers"
-            )
+    try:
+        finite_arrays.check_arrays(arrays, shapes, model)
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from error

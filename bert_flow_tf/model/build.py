@@ -27,7 +27,7 @@ def build_encoder(
 
 
 def build_calibration(model: ModelRecord, event_size: int, *, seed: int = 0) -> Calibration | None:
-    """Return a new calibration of a record for vectors [..., event_size], or None."""
+    """Return a new calibration of a record, or None."""
     if model.flow is None:
         return None
     config = model.flow.config

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -18,16 +17,15 @@ from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import build_calibration, build_encoder
-from bert_flow_tf.records import CalibrationRecord, ModelRecord
+from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training
 from bert_flow_tf.settings import DTYPES
 from glow.calibration import Calibration
 from glow.flow import Glow
 from glow.folded import FoldedFlow
 
-_NO_FLOW = "found a model without a flow, expected one (fit() learns it)"
 # The names of a document's prompt, the first that exists.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 Self = TypeVar("Self", bound="Embedder")
@@ -36,10 +34,25 @@ Self = TypeVar("Self", bound="Embedder")
 def warn_if_harmful(action: str, flow: CalibrationRecord | None) -> None:
     """Warn if the last verdict about a calibration was "harms"."""
     if flow is not None and flow.verdict is not None and flow.verdict.claim == "harms":
-        warnings.warn(
-            f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is",
-            stacklevel=3,
+        warn_user(f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is")
+
+
+def record_of_own(calibration: Calibration, width: int | None = None) -> CalibrationRecord:
+    """Return the record of a calibration that a user made; its training is unknown.
+
+    Raises `ArgumentError` for another object, or another width than the encoder's.
+    """
+    names = ("event_size", "forward", "folded", "fixed_forward", "variables_by_path")
+    if not all(hasattr(calibration, name) for name in names):
+        raise ArgumentError(f"flow: found {calibration!r:.60}, expected a calibration or None")
+    if width not in (None, calibration.event_size):
+        raise ArgumentError(
+            f"flow: found {calibration.event_size} channels, expected the encoder's {width}"
         )
+    is_flow = isinstance(calibration, Glow)
+    config = calibration.config if isinstance(calibration, Glow) else None
+    training = Training(settings={"method": "flow" if is_flow else "whitening"})
+    return CalibrationRecord(config=config, training=training)
 
 
 class Embedder:
@@ -58,7 +71,10 @@ class Embedder:
     Attributes:
       embedding_size: width of the embeddings.
       cast_encoder: the encoder in `dtype`.
+      calibration: the flow or affine map, or None.
     """
+
+    history_: Any = None
 
     def __init__(
         self,
@@ -75,26 +91,46 @@ class Embedder:
             raise ArgumentError(
                 f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}"
             )
-        self.source, self.encoder_trained, self.dtype = source, encoder_trained, dtype
-        self.sentence_embedding_type, self._max_seq_length = record.pooling, record.max_seq_length
-        self.tokenizer, self.encoder = source.tokenizer(), encoder
+        self.source = source
+        self.encoder_trained = encoder_trained
+        self.dtype = dtype
+        self.sentence_embedding_type = record.pooling
+        self._max_seq_length = record.max_seq_length
+        self.tokenizer = source.tokenizer()
+        self.encoder = encoder
         self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
-        self.prompts, self.default_prompt_name = (
-            source.record.prompts,
-            source.record.default_prompt_name,
-        )
+        self.prompts = source.record.prompts
+        self.default_prompt_name = source.record.default_prompt_name
         self.similarity_fn_name: str = source.record.similarity_fn_name
         self.low_dim = record.low_dim
         self.embedding_size = self.low_dim if self.low_dim > 0 else encoder.embedding_size
-        self._set_flow(flow, record)
+        self._set_calibration(flow, record)
 
-    def _set_flow(self, flow: Calibration | None, record: ModelRecord) -> None:
-        self.flow, self.record = flow, record
+    def _set_calibration(self, calibration: Calibration | None, record: ModelRecord) -> None:
+        self.calibration = calibration
+        self.record = record
         self._make_batchers()
 
+    @property
+    def flow(self) -> Calibration | None:
+        """The calibration: a flow, or an affine map such as whitening. Settable.
+
+        The record of one that is set says that its training is unknown.
+        """
+        return self.calibration
+
+    @flow.setter
+    def flow(self, calibration: Calibration | None) -> None:
+        learned = None
+        if calibration is not None:
+            learned = record_of_own(calibration, self.encoder.embedding_size)
+        record = msgspec.structs.replace(self.record, flow=learned)
+        self._set_calibration(calibration, record)
+        self.history_ = None
+
     def _make_batchers(self) -> None:
-        flow = self.flow
-        folded = None if flow is None else flow.folded()
+        calibration = self.calibration
+        folded = None if calibration is None else calibration.folded()
         batcher = functools.partial(
             SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length
         )
@@ -149,7 +185,7 @@ class Embedder:
             self.source, pretrained=dataclasses.replace(pretrained, weights=weights)
         )
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
-        flow = {} if self.flow is None else self.flow.variables_by_path
+        flow = {} if self.calibration is None else self.calibration.variables_by_path
         arrays = [
             {name: variable.numpy() for name, variable in one.items()} for one in (encoder, flow)
         ]
@@ -168,7 +204,7 @@ class Embedder:
     @property
     def fingerprint(self) -> str:
         """A SHA-256 of encoder, pooling, length, prompt, dtype, flow; not of normalization."""
-        return self._fingerprint(self.flow, self.low_dim)
+        return self._fingerprint(self.calibration, self.low_dim)
 
     def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
         description = [
@@ -196,34 +232,50 @@ class Embedder:
         self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None, few: bool = False
     ) -> tf.Tensor:
         """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
-        u, flow = self.cast_encoder.embed(tokens, few=few), self.flow
-        if flow is None:
+        u = self.cast_encoder.embed(tokens, few=few)
+        calibration = self.calibration
+        if calibration is None:
             return reduce_dimension(u, self.low_dim)
         # A user may assign the flow's variables after they were folded.
         z = (
-            tf.cond(folded.is_current(), lambda: folded(u), lambda: flow.forward(u))
+            tf.cond(folded.is_current(), lambda: folded(u), lambda: calibration.forward(u))
             if folded
-            else flow.forward(u)
+            else calibration.forward(u)
         )
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Return embeddings of a string tensor [n]; for graphs, such as `tf.data`.
+        """Return `encode`'s embeddings of a string tensor [n]; for graphs, such as `tf.data`.
 
-        Unlike `encode`, this adds no prompt and does not apply an encoder's `Normalize`.
+        Like `encode`, it puts the default prompt before the sentences and applies an encoder's
+        `Normalize`.
         """
-        embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
-        return tf.ensure_shape(embeddings, [None, self.embedding_size])
+        prompt = self._prompt()
+        texts = tf.strings.join([prompt, sentences]) if prompt else sentences
+        embeddings = self.embed_tokens(self.tokenizer(texts, self.max_seq_length))
+        return tf.ensure_shape(self.scaled(embeddings), [None, self.embedding_size])
 
     @property
     def normalizes(self) -> bool:
         """True for an encoder's own pooling and module `Normalize`, without a flow."""
         record = self.source.record
         return (
-            self.flow is None
+            self.calibration is None
             and record.normalize
             and record.pooling == self.sentence_embedding_type
         )
+
+    def scaled(
+        self, embeddings: np.ndarray | tf.Tensor, normalize: bool | None = None
+    ) -> np.ndarray | tf.Tensor:
+        """Scale embeddings [n, D] to norm 1, if asked; None if `normalizes`.
+
+        Every way to an embedding passes here: `encode`, `encode_blocks` and `embed`.
+        """
+        if not (self.normalizes if normalize is None else normalize):
+            return embeddings
+        found = tf.nn.l2_normalize(embeddings, axis=-1)
+        return found.numpy() if isinstance(embeddings, np.ndarray) else found
 
     def _prompt(self, name: str | None = None) -> str:
         """Return the prompt of a name, by default of `default_prompt_name`."""
@@ -250,18 +302,16 @@ class Embedder:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        Memory holds one list at a time. Without `normalize_embeddings` and `prompt`, the encoder's
-        own settings hold. Raises `UserError` as `encode` does.
+        Memory holds one list at a time. Where `normalize_embeddings` or `prompt` is None,
+        the encoder's own setting holds; False leaves the norms as they are. Raises `UserError` as `encode` does.
         """
-        normalizes = self.normalizes if normalize_embeddings is None else normalize_embeddings
-        run = self._embedding_batcher.encode_blocks
         prompt = self._prompt() if prompt is None else prompt
         if prompt:
             sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
-        for part, embeddings in run(
+        for part, embeddings in self._embedding_batcher.encode_blocks(
             sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
         ):
-            found = tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalizes else embeddings
+            found = np.asarray(self.scaled(embeddings, normalize_embeddings))
             yield [one[len(prompt) :] for one in part], found
 
     def encode_pooled(
@@ -291,15 +341,17 @@ class Embedder:
 
     def require_flow(self, what: str) -> Glow:
         """Return the flow; raise `UserError` if there is none with a density."""
-        if not isinstance(self.flow, Glow):
-            raise UserError(f"{what}: {_NO_FLOW}")
-        return self.flow
+        if not isinstance(self.calibration, Glow):
+            learned = self.record.flow
+            found = "model without a flow" if learned is None else learned.method
+            raise UserError(f"{what}: found a {found}, expected a flow (fit() learns it)")
+        return self.calibration
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
         """Apply the flow and `low_dim` to `encode_pooled`'s [n, D]; return [n, embedding_size]."""
-        if self.flow is None:
-            raise UserError(f"after_flow: {_NO_FLOW}")
-        return self.reduce(self.flow.forward(u))
+        if self.calibration is None:
+            raise UserError("after_flow: found a model without a calibration, expected one")
+        return self.reduce(self.calibration.forward(u))
 
 
 def _unpickled(

@@ -10,7 +10,6 @@ import pathlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
 from bert_flow_tf.errors import UserError
@@ -71,14 +70,13 @@ def save(
     bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = False
 ) -> pathlib.Path:
     """Write a model's folder, or nothing after an error; return its path."""
+    from glow.saved import write_variables
+
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         if bert_flow.flow is not None:
-            np.savez(
-                folder / FLOW_FILE,
-                **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()},
-            )
+            write_variables(folder / FLOW_FILE, bert_flow.flow)
         names = ("embedding_size", "prompts", "default_prompt_name", "similarity_fn_name")
         fields: Any = {name: getattr(bert_flow, name) for name in names}
         fields |= {"made_by": made_by("save"), "model": _record(bert_flow, fingerprint)}
@@ -179,8 +177,8 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
 def load(path: str | os.PathLike) -> LoadedParts:
     """Return the parts of `save`'s folder."""
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.encoder.weights import check_arrays
     from bert_flow_tf.model.build import build_calibration, build_encoder
+    from glow.saved import read_variables
 
     path = pathlib.Path(path)
     config = read_json(
@@ -194,11 +192,5 @@ def load(path: str | os.PathLike) -> LoadedParts:
     calibration = build_calibration(config.model, encoder.embedding_size)
     if calibration is not None:
         with reading(path / FLOW_FILE, "the flow's arrays"):
-            arrays = dict(np.load(path / FLOW_FILE))
-        variables = calibration.variables_by_path
-        check_arrays(
-            arrays, {name: v.shape for name, v in variables.items()}, path / FLOW_FILE, "the flow"
-        )
-        for name, variable in variables.items():
-            variable.assign(arrays[name])
+            read_variables(path / FLOW_FILE, calibration)
     return LoadedParts(encoder, calibration, source, config)

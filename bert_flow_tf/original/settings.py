@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, cast
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import check_local
@@ -264,7 +264,7 @@ class RunSettings(Settings):
         if unknown := flags.keys() - {flag.name for flag in flag_fields(cls)}:
             raise TypeError(f"{min(unknown)} is not a flag")
         parts = {
-            part.name: chosen(part.type, flags)
+            part.name: chosen(cast(Any, part.type), flags)
             for part in dataclasses.fields(cls)
             if not part.metadata
         }

@@ -175,7 +175,7 @@ def quiet_tensorflow() -> Iterator[None]:
 
 def latents_of(flow: Calibration | None) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return the flow's forward pass, folded if possible; the identity for None."""
-    return tf.identity if flow is None else flow.folded() or flow.forward
+    return tf.identity if flow is None else flow.fixed_forward()
 
 
 def _check(

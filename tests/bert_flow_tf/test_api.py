@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+import doctest
+import itertools
 import json
 import logging
 import pickle
@@ -14,16 +16,25 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
+from msgspec.structs import replace
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
+from bert_flow_tf import api
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.calibration.affine import affine_calibration
+from bert_flow_tf.calibration.transformer import EmbeddingCalibrator
+from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import sentence_files
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.build import build_model, checkpoint_parts
+from glow.calibration import AffineMap
 from glow.config import GlowConfig
+from glow.flow import Glow
 from tests.bert_flow_tf import records
+from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import user_error
 
 # The lengths differ; one comes twice, one has more than 8 ids, one is empty.
@@ -430,3 +441,105 @@ def test_threshold_is_the_cosine_of_random_pairs(tiny_encoder_dir):
     found = model.threshold([*some, *some], 0.01)
     cosines = model.similarity(some, some)[np.triu_indices(150, 1)]
     assert found.sentences == 150 and abs(np.mean(cosines > found.cosine) - 0.01) < 1e-4
+
+
+def test_the_example_of_the_class_prints_what_it_says(
+    documented_encoder_dir, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(source, "demo_encoder_dir", lambda: documented_encoder_dir)
+    sentences = list(map(" ".join, itertools.product(TINY_WORDS[:25], repeat=2)))
+    found = doctest.testmod(api, extraglobs={"sentences": sentences})
+    assert found.attempted > 5 and not found.failed
+
+
+@pytest.fixture(scope="module")
+def plain_model(tiny_encoder_dir):
+    """A model without a calibration, and texts of its words."""
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=16)
+    return model, list(map(" ".join, itertools.product(TINY_WORDS[:12], repeat=2)))
+
+
+@pytest.mark.parametrize("kind", ["flow", "whitening"])
+def test_a_calibration_of_ones_own_can_be_set(plain_model, tmp_path, kind):
+    model, texts = copy.copy(plain_model[0]), plain_model[1]
+    u = model.encode_pooled(texts)
+    size = u.shape[1]
+    own = Glow(GlowConfig(n_levels=2), size, seed=5)
+    if kind == "whitening":
+        own = AffineMap(size, *affine_calibration("soft-whitening-0.1", u))
+    model.flow = own
+    np.testing.assert_allclose(model.encode(texts), own.forward(u), atol=1e-4)
+    assert model.record.flow.method == kind and model.record.flow.verdict is None
+    again = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
+    np.testing.assert_array_equal(again.encode(texts), model.encode(texts))
+    model.flow = None
+    np.testing.assert_array_equal(model.encode(texts), plain_model[0].encode(texts))
+
+
+@pytest.mark.parametrize("value", [3, Glow(GlowConfig(n_levels=2), 6, seed=0)])
+def test_what_does_not_fit_the_encoder_is_no_calibration(plain_model, value):
+    model = copy.copy(plain_model[0])
+    with user_error("flow: found"):
+        model.flow = value
+    assert model.flow is None
+
+
+def test_one_pooling_under_two_names_is_refused(tiny_encoder_dir):
+    with user_error("pooling: found cls beside sentence_embedding_type=avg"):
+        BertFlow.from_hub(tiny_encoder_dir, pooling="cls", sentence_embedding_type="avg")
+
+
+def test_a_whitening_is_named_where_a_flow_is_needed(plain_model):
+    model, texts = copy.copy(plain_model[0]), plain_model[1]
+    model.fit(texts, method="soft-whitening-0.1")
+    with user_error("log_prob: found a soft-whitening-0.1"):
+        model.log_prob(texts)
+
+
+def test_compare_learns_beside_the_models_own_calibration(plain_model):
+    model, texts = plain_model
+    rows = model.compare(texts, ["sn", "soft-whitening-0.1"])
+    assert [row.method for row in rows] == ["none", "sn", "soft-whitening-0.1"]
+    assert model.flow is None
+
+
+def test_pairs_of_ones_own_are_scored(plain_model):
+    model, texts = plain_model
+    pairs = texts[:-1], texts[1:], [i % 5 for i in range(len(texts) - 1)]
+    scores = model.evaluate(pairs)
+    assert scores.tasks["pairs"].pairs == len(texts) - 1
+    assert -1 <= scores.tasks["pairs"].by_protocol["all"] <= 1
+
+
+def test_a_model_is_a_step_of_a_scikit_learn_pipeline(plain_model):
+    model, texts = copy.copy(plain_model[0]), plain_model[1]
+    labels = [text.startswith("w1") for text in texts]
+    pipeline = make_pipeline(model, EmbeddingCalibrator("sn"), LogisticRegression())
+    pipeline.fit(texts, labels)
+    assert pipeline.predict(texts).shape == (len(texts),)
+    assert model.flow is not None and pipeline[:2].transform(texts).shape[0] == len(texts)
+
+
+def test_lists_of_numbers_are_those_of_encode(plain_model):
+    model, texts = plain_model
+    np.testing.assert_array_equal(model.embed_documents(texts[:3]), model.encode(texts[:3]))
+    assert model.embed_query(texts[0]) == model.encode(texts[0]).tolist()
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_every_way_to_an_embedding_gives_the_same(plain_model, normalizes):
+    model, texts = copy.copy(plain_model[0]), plain_model[1]
+    settings = {"normalize": normalizes, "pooling": model.sentence_embedding_type}
+    pretrained = model.source.pretrained
+    record = replace(pretrained.record, **settings)
+    pretrained = dataclasses.replace(pretrained, record=record)
+    model.source = dataclasses.replace(model.source, pretrained=pretrained)
+    model.prompts = {"query": "w3 "}
+    model.default_prompt_name = "query"
+    expected = model.encode(texts)
+    assert np.allclose(np.linalg.norm(expected, axis=1), 1) == normalizes
+    blocks = np.concatenate([part for _, part in model.encode_blocks(texts)])
+    np.testing.assert_allclose(blocks, expected, atol=1e-6)
+    embedded = tf.function(model.embed)(tf.constant(texts))
+    np.testing.assert_allclose(embedded, expected, atol=1e-5)

@@ -161,3 +161,39 @@ def test_the_installed_wheels_commands_run(wheel, tmp_path):
         helps.endswith(f" {{0}} {target}/bert_flow_tf/cli.py\n")
         and "bert-flow similarity --model my_model" in helps
     )
+
+
+_USER_PROGRAM = """
+from bert_flow_tf import BertFlow, FlowCalibrator, calibrate, compare, load_calibration
+from glow import Glow, GlowConfig
+
+reveal_type(BertFlow.from_hub("demo"))
+reveal_type(BertFlow.from_pretrained("my_model").fit(["A boat."], method="whitening"))
+reveal_type(calibrate(list, ["A boat."]).threshold(["A boat."]))
+reveal_type(compare(list, ["A boat."])[0])
+reveal_type(load_calibration("my_calibration"))
+reveal_type(FlowCalibrator().fit([[1.0]]))
+reveal_type(Glow(GlowConfig(), event_size=8, seed=0))
+"""
+
+
+def test_a_type_checker_sees_the_types_of_the_installed_wheel(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    site_packages = next(tmp_path.glob("venv/lib/python*/site-packages"))
+    zipfile.ZipFile(wheel).extractall(site_packages)
+    (tmp_path / "program.py").write_text(_USER_PROGRAM)
+    arguments = ["--python-executable", tmp_path / "venv" / "bin" / "python", "program.py"]
+    options = ["--config-file=", "--follow-untyped-imports", "--ignore-missing-imports"]
+    command = [sys.executable, "-m", "mypy", *options, "--follow-imports=silent", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    revealed = re.findall(r'type is "(.+)"', done.stdout)
+    assert [one.rpartition(".")[2] for one in revealed] == [
+        "BertFlow",
+        "BertFlow",
+        "Threshold",
+        "Compared",
+        "Calibrated",
+        "FlowCalibrator",
+        "Glow",
+    ], done.stdout + done.stderr

@@ -245,3 +245,9 @@ def test_tensorflow_does_not_warn_of_many_flows(caplog):
     for _ in range(5):
         FlowCalibrator(**SMALL, epochs=0.2).fit(embeddings())
     assert "retracing" not in caplog.text
+
+
+def test_held_out_rows_of_another_width_are_refused_at_once():
+    rows = np.random.default_rng(0).normal(size=(80, 8))
+    with pytest.raises(ValueError, match=r"^held_out: found 6 channels, expected the 8"):
+        FlowCalibrator().fit(rows, held_out=rows[:, :6])

@@ -187,3 +187,8 @@ def test_initialisation_works_with_a_strategys_variables():
     for one in (flow, alone):
         one.initialize_from_data(u)
     np.testing.assert_array_equal(flow.forward(u), alone.forward(u))
+
+
+def test_a_flow_shows_its_configuration_and_width():
+    shown = repr(Glow(GlowConfig(n_levels=2), 8, seed=3))
+    assert shown.startswith("Glow(GlowConfig(") and "event_size=8, seed=3" in shown

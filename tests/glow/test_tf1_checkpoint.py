@@ -66,7 +66,7 @@ def test_flow_of_another_configuration_names_the_one_that_fits():
     [
         ("actnorm/actnorm_center/b", None, "missing"),
         ("actnorm/actnorm_center/c", np.zeros(8), "unexpected"),
-        ("additive/nn/zeros/W", np.zeros([4, 4]), r"found shape \(4, 4\), expected \(1, 1, 4, 4\)"),
+        ("additive/nn/zeros/W", np.zeros([4, 4]), r"found shape \[4, 4\], expected \[1, 1, 4, 4\]"),
         ("actnorm/actnorm_scale/logs", np.full([1, 1, 1, 8], np.nan), "found NaN or infinity"),
         ("invertible/w", np.eye(8), ".* expected the reversal of 8"),
     ],

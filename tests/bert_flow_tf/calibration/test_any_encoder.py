@@ -1,5 +1,6 @@
 """Calibrations of any encoder's embeddings, and their files."""
 
+import doctest
 import json
 import pathlib
 import re
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, FlowCalibrator, calibrate, load_calibration
+from bert_flow_tf.calibration import any_encoder
 from bert_flow_tf.calibration.any_encoder import calibrate_array
 from bert_flow_tf.calibration.settings import FitSettings
 from tests.bert_flow_tf.small_runs import TINY_WORDS
@@ -241,3 +243,8 @@ def test_six_architectures_of_sentence_transformers(require, texts, tmp_path):
     differences = dict(line.split() for line in done.stdout.splitlines())
     assert len(differences) == 6
     assert max(map(float, differences.values())) <= 1e-5
+
+
+def test_examples_in_docstrings_print_what_they_say():
+    found = doctest.testmod(any_encoder)
+    assert found.attempted > 5 and not found.failed

@@ -50,7 +50,7 @@ def test_other_parts_of_a_training_checkpoint_are_left_out(
             {"a": np.ones([3, 2]), "b": np.ones(1)},
             "variable a: found shape [3, 2], expected [2, 3]",
         ),
-        ({"a": np.ones([2, 3]), "b": np.array([np.nan])}, "variable b holds NaN"),
+        ({"a": np.ones([2, 3]), "b": np.array([np.nan])}, "variable b: found NaN"),
     ],
 )
 def test_an_array_that_does_not_fit_is_named(arrays, found):

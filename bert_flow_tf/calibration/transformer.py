@@ -1,0 +1,44 @@
+"""Any calibration of arrays as a scikit-learn transformer."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bert_flow_tf.calibration.any_encoder import calibrate_array
+from bert_flow_tf.calibration.settings import FitSettings
+
+
+class EmbeddingCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Learn a calibration of embeddings by its method's name.
+
+        >>> embeddings = np.random.default_rng(0).normal(size=[500, 8])
+        >>> z = EmbeddingCalibrator("whitening").fit_transform(embeddings)
+        >>> bool(np.allclose(np.cov(z, rowvar=False), np.eye(8), atol=0.2))
+        True
+
+    For the flow alone, `glow.FlowCalibrator` has all of its settings and its density.
+
+    Args:
+      method: as in `BertFlow.fit`.
+      normalize: True to scale the results to norm 1.
+
+    Attributes:
+      calibrated_: `calibration.any_encoder.Calibrated`, which saves and exports.
+    """
+
+    def __init__(self, method: str = "whitening", normalize: bool = False) -> None:
+        self.method = method
+        self.normalize = normalize
+
+    def fit(self, X: ArrayLike, y: None = None) -> "EmbeddingCalibrator":
+        """Learn on `X` [n, D]; `y` is ignored."""
+        rows = validate_data(self, X, dtype=np.float32)
+        settings = FitSettings(method=self.method)
+        self.calibrated_ = calibrate_array(rows, settings, normalize=self.normalize)
+        return self
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        """Return calibrated embeddings, float32 [n, D]."""
+        check_is_fitted(self, "calibrated_")
+        return self.calibrated_.transform(validate_data(self, X, dtype=np.float32, reset=False))
