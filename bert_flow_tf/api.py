@@ -272,7 +272,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         found = self._embedding_batcher.encode(
             sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
         )
-        found = self.scaled(found[:, :truncate_dim], normalize_embeddings)
+        found = self.scaled(found[:, :truncate_dim], normalize_embeddings or None)
         found = quantized(np.asarray(found), precision)
         result = found[0] if single else found
         if convert_to_tensor or (single and not convert_to_numpy):
@@ -295,6 +295,13 @@ class BertFlow(CalibratedEncoder, Embedder):
                 (self.prompts[name] for name in names if name in self.prompts), ""
             )
         return self.encode(sentences, **options)
+
+    def check_method(self, method: str) -> None:
+        if self.low_dim > 0 and method != FitSettings.method:
+            raise ArgumentError(
+                f"low_dim: found {self.low_dim} with the method {method}; averages of its channels "
+                "mean nothing, so leave it out"
+            )
 
     def encode_dataset(
         self,

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from glow.calibration import Calibration
 
 ENCODER, MODEL_FILE, FLOW_FILE, CARD_FILE = "encoder", "bert_flow.json", "flow.npz", "README.md"
-SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE))
+# Earlier versions of `bert-flow evaluate` wrote into a saved model.
+_EVALUATION_FILE = "evaluation.json"
+SAVED_MODEL = FolderKind(
+    "a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE, _EVALUATION_FILE)
+)
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
