@@ -296,6 +296,9 @@ class BertFlow(CalibratedEncoder, Embedder):
             )
         return self.encode(sentences, **options)
 
+    # The base class of calibrations, which comes first, reduces nothing.
+    reduce = Embedder.reduce
+
     def check_method(self, method: str) -> None:
         if self.low_dim > 0 and method != FitSettings.method:
             raise ArgumentError(

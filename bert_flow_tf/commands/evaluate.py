@@ -49,9 +49,11 @@ def evaluate(
     overwrite: bool,
     **data: str | None,
 ) -> None:
-    """Score embeddings on tasks, or on pairs of your own, by Spearman or AUC, times 100.
+    """Score embeddings on tasks or pairs by Spearman or AUC, times 100.
 
-    Pairs with scores of 0 and 1 are scored by AUC, others by Spearman. Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp.
+    Pairs with scores of 0 and 1 are scored by AUC, others by Spearman.
+
+    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp.
 
     sts12 to sts16 have several sets: x100 is the mean over them weighted by size, as in the paper;
     beside it stands the correlation of all pairs, as in later papers. A model with a flow is also

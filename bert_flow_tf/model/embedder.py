@@ -302,8 +302,9 @@ class Embedder:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        Memory holds one list at a time. Where `normalize_embeddings` or `prompt` is None,
-        the encoder's own setting holds; False leaves the norms as they are. Raises `UserError` as `encode` does.
+        Memory holds one list at a time. Where `normalize_embeddings` or `prompt` is None, the
+        encoder's own setting holds; False leaves the norms as they are. Raises `UserError` as
+        `encode` does.
         """
         prompt = self._prompt() if prompt is None else prompt
         if prompt:
@@ -322,7 +323,7 @@ class Embedder:
         `dropout_seed` adds dropout; `label` names the progress bar.
         """
         texts = [self._prompt() + sentence for sentence in sentences]
-        with stream.CutTexts(self.max_seq_length) as cuts:
+        with stream.CutTexts(self.max_seq_length, self.tokenizer.unknown_id) as cuts:
             pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length, cuts)
         if dropout_seed is None:
             return stream.embed(
