@@ -29,11 +29,11 @@ from bert_flow_tf.evaluation.similarities import (
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_encoder
-from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
+from bert_flow_tf.model.embedder import DOCUMENT_PROMPTS, Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.records import ModelRecord
 from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, input_files
+from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
 from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.training.settings import PretrainSettings
@@ -272,7 +272,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         found = self._embedding_batcher.encode(
             sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
         )
-        found = self.scaled(found[:, :truncate_dim], normalize_embeddings)
+        found = self.scaled(found[:, :truncate_dim], normalize_embeddings or None)
         found = quantized(np.asarray(found), precision)
         result = found[0] if single else found
         if convert_to_tensor or (single and not convert_to_numpy):
@@ -285,7 +285,7 @@ class BertFlow(CalibratedEncoder, Embedder):
 
     def encode_document(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "document", "passage" or "corpus", if any."""
-        return self._encode_with(("document", "passage", "corpus"), sentences, options)
+        return self._encode_with(DOCUMENT_PROMPTS, sentences, options)
 
     def _encode_with(
         self, names: Sequence[str], sentences: Sentences, options: dict[str, Any]
@@ -295,6 +295,16 @@ class BertFlow(CalibratedEncoder, Embedder):
                 (self.prompts[name] for name in names if name in self.prompts), ""
             )
         return self.encode(sentences, **options)
+
+    # The base class of calibrations, which comes first, reduces nothing.
+    reduce = Embedder.reduce
+
+    def check_method(self, method: str) -> None:
+        if self.low_dim > 0 and method != FitSettings.method:
+            raise ArgumentError(
+                f"low_dim: found {self.low_dim} with the method {method}; averages of its channels "
+                "mean nothing, so leave it out"
+            )
 
     def encode_dataset(
         self,
@@ -321,7 +331,8 @@ class BertFlow(CalibratedEncoder, Embedder):
             ending.
           column: the column of the sentences, by default `sentence`.
           keep: the columns to copy beside the embeddings, by default the sentences.
-          overwrite: True to replace parts of another model, input or settings.
+          overwrite: True to replace parts of another model or other settings, and to remove parts
+            of files that are no longer given.
 
         Raises:
           scale.shards.ShardsError: some files are unreadable; the others are embedded.
@@ -330,7 +341,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         settings = settings or ShardSettings()
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
         job = Job(files, out, settings, overwrite=overwrite)
-        return job.run(Engine(self, out, settings), show_progress_bar=show_progress_bar)
+        return job.run(LocalEngine(self, out, settings), show_progress_bar=show_progress_bar)
 
     def log_prob(self, sentences: Sentences, **options: Any) -> np.ndarray:
         """Return log-densities in nats, float32 [n], or a number for one string."""

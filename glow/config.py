@@ -134,7 +134,7 @@ class GlowConfig:
 
     @classmethod
     def _keys(cls) -> set[str]:
-        """Return the keys that a file may have with the library's own couplings."""
+        """Return a file's possible keys with the library's own couplings."""
         return {field.name for field in dataclasses.fields(cls)} - {"own"}
 
     def own_keys(self) -> set[str]:
@@ -142,7 +142,7 @@ class GlowConfig:
         return {*_own_keywords(COUPLINGS[self.coupling]), *_own_keywords(NETWORKS[self.network])}
 
     def own_of(self, path: str) -> dict[str, bool | int | float | str]:
-        """Return the values of `own` for a class or function of the registries."""
+        """Return the values of `own` for a registered class or function."""
         names = _own_keywords(path)
         return {name: value for name, value in self.own.items() if name in names}
 

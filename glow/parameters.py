@@ -32,7 +32,7 @@ class Parameters:
         return self._add(name, value)
 
     def generator(self, name: str) -> np.random.Generator:
-        """Return random numbers that depend only on the seed and a variable's path."""
+        """Return random numbers for a seed and a variable's path."""
         return self._generator(name)
 
     def zeros(self, name: str, shape: Sequence[int]) -> tf.Variable:

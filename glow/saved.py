@@ -34,7 +34,7 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
 
 
 def check_savable(calibration: Calibration) -> None:
-    """Raise `ValueError` for a network that no registry names, so that nothing could load it."""
+    """Raise `ValueError` for a network that no registry names."""
     if isinstance(calibration, Glow) and calibration.unregistered is not None:
         name = calibration.unregistered
         register = f"glow.config.NETWORKS[NAME] = 'module:{name}'"

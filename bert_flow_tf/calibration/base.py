@@ -1,4 +1,4 @@
-"""What an encoder with a calibration does."""
+"""The base of an encoder with a calibration."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +35,9 @@ class CalibratedEncoder:
     def reduce(self, z: np.ndarray) -> np.ndarray:
         """Return what follows the calibration of [n, D]; here, nothing."""
         return z
+
+    def check_method(self, method: str) -> None:
+        """Raise `ArgumentError` for a method that does not fit the encoder."""
 
     def _set_fitted(self: Self, fitted: fitting.Fitted) -> Self:
         raise NotImplementedError
@@ -81,6 +84,7 @@ class CalibratedEncoder:
             is not finite.
         """
         flow_model_config = os.fspath(flow_model_config)
+        self.check_method(method)
         fitted = fitting.fit_sentences(
             self.encode_pooled,
             sentences,

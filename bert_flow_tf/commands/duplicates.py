@@ -3,10 +3,11 @@
 import collections
 import csv
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from absl import logging
 
 from bert_flow_tf.calibration import thresholds
 from bert_flow_tf.commands import options as opt
@@ -16,8 +17,16 @@ from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
 from bert_flow_tf.scale.shards import input_files
 
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
+
 # The cosines of 256 rows with all later ones are in memory at once.
 _ROWS = 256
+# Fewer rows may well be one group.
+_FEW_ROWS = 20
+# A group is a chain if two of this many members have a cosine so far below the threshold.
+_SAMPLE = 256
+_FAR = 0.2
 
 
 @click.command(
@@ -52,9 +61,11 @@ def duplicates(
     """Write groups of rows whose sentences are equal or similar.
 
     A group is connected by pairs with a cosine above the threshold, so its ends may be less
-    similar. FILE.csv has the columns group (from 1, the largest first), cosine (to the nearest
-    other sentence; 1 for equal ones), the kept columns and the sentence. --false_matches bounds
-    matches of unrelated sentences, not of those that differ in a detail.
+    similar; a warning names such chains, and a group of more than a tenth of the rows. Sentences
+    without a word that the encoder knows are kept apart. FILE.csv has the columns group (from 1,
+    the largest first), cosine (to the nearest other sentence; 1 for equal ones), the kept columns
+    and the sentence. --false_matches bounds matches of unrelated sentences, not of those that
+    differ in a detail.
     """
     if threshold is not None and false_matches is not None:
         raise click.UsageError(
@@ -75,9 +86,13 @@ def duplicates(
     share = false_matches or 1e-4
     if threshold is None:
         thresholds.check_enough(len(different), share)
-    u = model.load().encode(list(different), normalize_embeddings=True)
+    loaded = model.load()
+    u = loaded.encode(list(different), normalize_embeddings=True)
+    unreadable = _only_unknown(loaded, list(different))
+    # Their embeddings are all alike, so only equal ones are a group; zeros are like nothing.
+    u[unreadable] = 0
     if threshold is None:
-        found = thresholds.threshold(u, share)
+        found = thresholds.threshold(u[~unreadable], share)
         threshold = found.cosine
         click.echo(f"threshold: one in {1 / share:,.0f} random pairs exceeds a cosine of {found}")
     groups, nearest = similar_groups(u, threshold)
@@ -95,11 +110,55 @@ def duplicates(
         for i in order:
             cosine = 1.0 if copies[rows[i]] else nearest[rows[i]]
             writer.writerow([number[groups[rows[i]]], f"{cosine:.4f}", *kept[i], sentences[i]])
+    _warn_if_loose(u, groups, rows, threshold)
     equal = len(sentences) - len(different)
     say(
         f"groups written: {out} ({len(number):,} groups of {len(order):,} rows, {equal:,} rows "
         "repeat another)"
     )
+
+
+def _only_unknown(model: "BertFlow", texts: list[str]) -> np.ndarray:
+    """Return True for each text [n] without a known word."""
+    from bert_flow_tf.encoder import stream
+
+    pieces = stream.tokenize(model.tokenizer, texts, model.max_seq_length)
+    return stream.only_unknown(pieces, model.tokenizer.unknown_id).numpy()
+
+
+def _warn_if_loose(u: np.ndarray, groups: np.ndarray, rows: np.ndarray, threshold: float) -> None:
+    """Warn about groups that are large or hold unlike sentences.
+
+    Args:
+      u: embeddings [n, D] of norm 1, of the different sentences.
+      groups: the group of each sentence [n].
+      rows: the number of each row's sentence.
+    """
+    raise_it = "a higher --threshold, or a smaller --false_matches, gives tighter groups"
+    largest = int(np.bincount(groups[rows]).max())
+    if len(rows) >= _FEW_ROWS and largest > len(rows) / 10:
+        logging.warning(
+            "one group has %s of %s rows; %s", f"{largest:,}", f"{len(rows):,}", raise_it
+        )
+    by_group = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[by_group])) + 1
+    chained = 0
+    least = 1.0
+    for members in np.split(by_group, starts):
+        if len(members) < 3:
+            continue
+        # A sample tells whether a large group is a chain.
+        members = members[:: max(1, len(members) // _SAMPLE)]
+        cosine = float((u[members] @ u[members].T).min())
+        least = min(least, cosine)
+        chained += int(cosine < threshold - _FAR)
+    if chained:
+        logging.warning(
+            "%s groups are chains: their least similar sentences have a cosine of %.2f; %s",
+            f"{chained:,}",
+            least,
+            raise_it,
+        )
 
 
 def similar_groups(u: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:

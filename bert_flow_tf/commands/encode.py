@@ -15,7 +15,7 @@ from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
+from bert_flow_tf.scale.shards import Job, LocalEngine, ShardsError, input_files
 from bert_flow_tf.settings import DTYPES
 
 _DTYPE = click.option(
@@ -58,10 +58,7 @@ def encode(
     NPY holds only the embeddings, [n, D] float32; Parquet also holds the sentences. Large files
     need no more memory than small ones.
     """
-    overwrite, options["normalize_embeddings"] = (
-        options.pop("overwrite"),
-        options["normalize_embeddings"] or None,
-    )
+    overwrite = options.pop("overwrite")
     opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "calibration": calibration})
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     if bool(calibration) != bool(embeddings):
@@ -125,7 +122,7 @@ def encode(
 @click.option(
     "--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Threads per worker."
 )
-@click.option("--overwrite", is_flag=True, help="Replace parts of another input or model.")
+@click.option("--overwrite", is_flag=True, help="Replace other parts.")
 def encode_folder(
     model: opt.ModelOptions,
     inputs: Sequence[str],
@@ -154,7 +151,7 @@ def encode_folder(
                     RayEngine(load, out, settings, workers=workers, threads=worker_threads)
                 )
         else:
-            manifest = job.run(Engine(load(), out, settings))
+            manifest = job.run(LocalEngine(load(), out, settings))
     except ShardsError as error:
         for problem in error.problems if len(error.problems) > 1 else ():
             click.echo(f"error: {command_line_message(problem)}", err=True)

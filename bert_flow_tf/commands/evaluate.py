@@ -1,18 +1,23 @@
 """`bert-flow evaluate`: score a model on tasks."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
+from bert_flow_tf.calibration.learning import checked_pairs
+from bert_flow_tf.commands.options import (
+    PAIR_OPTIONS,
+    SENTEVAL_OPTION,
+    ModelOptions,
+    model_options,
+    name_list,
+    read_pairs,
+    with_options,
+)
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.tasks import SPLITS
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.original.reports import scores_table
+from bert_flow_tf.training.records import is_run
 from bert_flow_tf.training.run_folder import locked_run
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(
@@ -24,10 +29,10 @@ if TYPE_CHECKING:
     "--tasks",
     "names",
     callback=name_list(),
-    required=True,
     metavar="LIST",
     help="Tasks, see above.",
 )
+@with_options(PAIR_OPTIONS)
 @click.option("--glue_dir", metavar="DIR", help="Folder that holds STS-B, SICK-R, …")
 @SENTEVAL_OPTION
 @click.option(
@@ -36,9 +41,17 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
 def evaluate(
-    model: ModelOptions, names: list[str], out: str | None, overwrite: bool, **data: str | None
+    model: ModelOptions,
+    names: list[str] | None,
+    pairs: str | None,
+    pair_columns: str | None,
+    out: str | None,
+    overwrite: bool,
+    **data: str | None,
 ) -> None:
-    """Score embeddings on tasks by Spearman or AUC, times 100.
+    """Score embeddings on tasks or pairs by Spearman or AUC, times 100.
+
+    Pairs with scores of 0 and 1 are scored by AUC, others by Spearman.
 
     Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp.
 
@@ -46,16 +59,24 @@ def evaluate(
     beside it stands the correlation of all pairs, as in later papers. A model with a flow is also
     scored without it; a fall of more than 0.5 is marked.
     """
-    if model.run_dir and not out:
+    if bool(names) == bool(pairs):
+        raise click.UsageError("expected --tasks or --pairs, and not both")
+    if pair_columns and not pairs:
+        raise click.UsageError("--pair_columns: missing --pairs, which it needs")
+    # A saved model gets no file that is not part of it.
+    if model.run_dir and is_run(model.run_dir) and not out:
         # No other command may change the run until its scores are written.
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
     from bert_flow_tf.data.scored_tasks import read_task
 
-    tasks = [read_task(name, **data) for name in names]
-    from bert_flow_tf.model.scoring import scores_of
+    given = None if pairs is None else checked_pairs(read_pairs(pairs, pair_columns))
+    tasks = [read_task(name, **data) for name in names or ()]
+    from bert_flow_tf.model.scoring import pairs_task, scores_of
 
+    if given is not None:
+        tasks = [pairs_task(list(given[0]), list(given[1]), given[2])]
     results = scores_of("bert-flow evaluate", model.load(), tasks)
     click.echo(scores_table(results).to_text())
     if path:

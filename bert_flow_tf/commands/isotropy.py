@@ -41,8 +41,11 @@ def isotropy(
     )
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, measure_isotropy
 
-    measures = {"without flow": measure_isotropy(u)}
-    constant = measures["without flow"].constant_channels
+    # `low_dim` holds on both sides; densities are those of all channels.
+    reduced = loaded.reduce(u)
+    measures = {"without flow": measure_isotropy(reduced)}
+    all_channels = measure_isotropy(u) if loaded.low_dim > 0 else measures["without flow"]
+    constant = all_channels.constant_channels
     # A Gaussian has no density in constant channels; the flow's bits count all channels.
     varying = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
     bits = {f"diagonal Gaussian{varying}": gaussian_bits_per_dim(u)}
@@ -53,7 +56,7 @@ def isotropy(
         flow = loaded.require_flow("isotropy")
         parts = [flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
         z, flow_bits = map(np.concatenate, zip(*parts, strict=True))
-        measures["with flow"] = measure_isotropy(z)
+        measures["with flow"] = measure_isotropy(loaded.reduce(z))
         bits["flow"] = float(flow_bits.mean(dtype=float))
     result = IsotropyResults(
         made_by=made_by("bert-flow isotropy"),
@@ -63,12 +66,12 @@ def isotropy(
         sentences=len(u),
         measures=measures,
         # Compare with normal draws, because the spectrum of a finite sample is not flat either.
-        reference=measure_isotropy(np.random.default_rng(0).normal(size=u.shape)),
+        reference=measure_isotropy(np.random.default_rng(0).normal(size=reduced.shape)),
         bits_per_dim=bits,
     )
     source = f"{len(u):,} different sentences of {task.directory}, {split}"
     click.echo(
-        f"{source}; {u.shape[1]} channels; "
+        f"{source}; {reduced.shape[1]} channels; "
         f"{model_in_words(loaded.record)}\n{isotropy_table(result).to_text()}"
     )
     if path:

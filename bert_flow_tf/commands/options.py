@@ -97,6 +97,9 @@ def _field_option(field: dataclasses.Field) -> Decorator:
         (f"--{field.metadata['option'] or field.name}", field.name),
         field.metadata["help"],
     )
+    if base is bool and field.default is None:
+        both = f"{names[0]}/--no_{names[0].removeprefix('--')}"
+        return click.option(both, field.name, default=None, help=text)
     if base is bool:
         return click.option(*names, is_flag=True, default=field.default, help=text)
     if "choices" in limits:

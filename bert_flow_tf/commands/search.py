@@ -3,7 +3,7 @@
 import pathlib
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,10 @@ from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.files.embedding_files import EMBEDDING
 from bert_flow_tf.files.sentence_files import joined, read_sentences
 from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.scale.shards import MANIFEST, Engine, Job, Parts, input_files
+from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, input_files, read_manifest
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
 
 
 @click.command(
@@ -56,13 +59,17 @@ def search(
     if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
     name, file_format = given["column"] or "sentence", given.pop("input_format")
-    shown, settings = [*dict.fromkeys([*(keep or ()), name])], ShardSettings()
+    shown = [*dict.fromkeys([*(keep or ()), name])]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")
         columns = shown
-        if (folder / MANIFEST).exists() and not overwrite:
-            # Any folder of the same model and input will do, whatever its settings.
-            settings, columns = Parts(folder).settings_and_columns()
+        settings = ShardSettings()
+        manifest = None if overwrite else read_manifest(folder)
+        if manifest is not None:
+            # Any folder of the same model and input will do, whatever its other settings; an
+            # unfinished one is resumed.
+            settings = manifest.settings
+            columns = manifest.columns or shown
             if missing := [one for one in shown if one not in columns]:
                 raise UserError(
                     f"--embeddings={embeddings}: found the columns {', '.join(columns)}, not "
@@ -70,9 +77,19 @@ def search(
                 )
         files = input_files(inputs, file_format=file_format, keep=columns, **given)
         with locked(folder, wait=True):
-            job = Job(files, folder, settings, overwrite=overwrite)
             loaded = model.load()
-            manifest = job.run(Engine(loaded, folder, settings))
+            prompt = loaded.document_prompt
+            if manifest is None:
+                is_default = prompt == loaded.default_prompt
+                settings = ShardSettings(prompt=None if is_default else prompt)
+            elif prompt != _prompt(manifest, loaded):
+                raise UserError(
+                    f"--embeddings={embeddings}: found sentences with the prompt "
+                    f"{_prompt(manifest, loaded)!r}, expected documents with {prompt!r}; "
+                    "encode-folder takes --prompt"
+                )
+            job = Job(files, folder, settings, overwrite=overwrite)
+            manifest = job.run(LocalEngine(loaded, folder, settings))
             import pyarrow.parquet
 
             tables = [pyarrow.parquet.read_table(folder / part) for part in manifest.parts]
@@ -88,7 +105,7 @@ def search(
     neighbors = NearestNeighbors(n_neighbors=min(top_k, len(numbers)), metric="cosine")
     neighbors.fit(flat.reshape(len(numbers), -1))
     for query, distances, rows in zip(
-        all_queries, *neighbors.kneighbors(loaded.encode(all_queries)), strict=True
+        all_queries, *neighbors.kneighbors(loaded.encode_query(all_queries)), strict=True
     ):
         if len(all_queries) > 1:
             click.echo(" ".join(query.split()))
@@ -96,3 +113,9 @@ def search(
             # Replace tabs and line breaks, because they separate fields and lines.
             cells = [" ".join(str(corpus[numbers[row]][column]).split()) for column in shown]
             click.echo("\t".join([f"{rank}", f"{1 - distance:.6f}", *cells]))
+
+
+def _prompt(manifest: Manifest, model: "BertFlow") -> str:
+    """Return the text before each sentence of a folder of embeddings."""
+    prompt = manifest.settings.prompt
+    return model.default_prompt if prompt is None else prompt

@@ -180,7 +180,7 @@ def demo_encoder_dir() -> pathlib.Path:
 def read_hub_encoder(
     handle: str, preprocess_hub: AnyPath | None, recorded: EncoderFiles | None = None
 ) -> EncoderSource:
-    """Read the encoder of a name, a handle or a folder; see `resolve_encoder`."""
+    """Read an encoder by name, handle or folder, see `resolve_encoder`."""
     handle = handles.HUB_HANDLES.get(handle, handle)
     if preprocess_hub is None and handle in handles.HUB_HANDLES.values():
         preprocess_hub = handles.UNCASED_PREPROCESS
@@ -229,7 +229,7 @@ def _read_folder(handle: str) -> Pretrained | None:
 
 
 def encoder_record(source: EncoderSource, handle: str | None = None) -> EncoderRecord:
-    """Return the record of an encoder as it was published, converted or pretrained.
+    """Return the record of a published, converted or pretrained encoder.
 
     Args:
       handle: the name or folder to record; None for the source's own.

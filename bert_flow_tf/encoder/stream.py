@@ -49,19 +49,48 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
 
 
 class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
-    """Count the texts that are cut; warn about them at the end."""
+    """Count the texts that lose words; warn about them at the end.
 
-    def __init__(self, max_seq_length: int) -> None:
-        self.limit, self.cut, self.texts = max_seq_length, 0, 0
+    Long texts are cut, and of texts in another script only unknown pieces are left.
+    """
+
+    def __init__(self, max_seq_length: int, unknown_id: int) -> None:
+        self.limit = max_seq_length
+        self.texts = 0
+        self.cut = 0
+        self.unknown = 0
+        self._unknown_id = unknown_id
 
     def count(self, pieces: tf.RaggedTensor) -> None:
         self.texts += int(pieces.nrows())
-        self.cut += int(np.count_nonzero(pieces.row_lengths().numpy() > self.limit - 2))
+        self.cut += int(_count_cut(pieces, self.limit))
+        self.unknown += int(np.count_nonzero(only_unknown(pieces, self._unknown_id).numpy()))
 
     def __exit__(self, *error: object) -> None:
-        if self.cut and error[0] is None:
+        if error[0] is not None:
+            return
+        if self.cut:
             found = f"{self.cut:,} of {self.texts:,} texts are longer than {self.limit} word pieces"
             logging.warning("%s (max_seq_length) and were cut", found)
+        if self.unknown:
+            logging.warning(
+                "%s of %s texts hold only unknown word pieces, such as emoji or another script; "
+                "their embeddings do not tell them apart",
+                f"{self.unknown:,}",
+                f"{self.texts:,}",
+            )
+
+
+def _count_cut(pieces: tf.RaggedTensor, max_seq_length: int) -> tf.Tensor:
+    return tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
+
+
+def only_unknown(pieces: tf.RaggedTensor, unknown_id: int) -> tf.Tensor:
+    """Return True for each row [n] of nothing but unknown pieces."""
+    is_unknown = tf.cast(tf.equal(pieces.values, unknown_id), tf.int64)
+    unknown = tf.math.unsorted_segment_sum(is_unknown, pieces.value_rowids(), pieces.nrows())
+    lengths = pieces.row_lengths()
+    return (lengths > 0) & (unknown == lengths)
 
 
 def tokenize(
@@ -148,11 +177,12 @@ class SentenceBatcher:
     ) -> None:
         def of_texts(
             encode: Callable[[Inputs], tf.Tensor],
-        ) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-            def encoded(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+            def encoded(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
                 pieces = tokenizer.tokenize(texts)
-                cut = tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
-                return encode(tokenizer.pack(pieces, max_seq_length)), cut
+                unknown = tf.math.count_nonzero(only_unknown(pieces, tokenizer.unknown_id))
+                values = encode(tokenizer.pack(pieces, max_seq_length))
+                return values, _count_cut(pieces, max_seq_length), unknown
 
             return _traced_once(encoded, tf.TensorSpec([None], tf.string))
 
@@ -171,7 +201,7 @@ class SentenceBatcher:
         show_progress_bar: bool | None = None,
     ) -> np.ndarray:
         """Return float32 [n, *shape] of all sentences."""
-        with CutTexts(self._max_seq_length) as cuts:
+        with CutTexts(self._max_seq_length, self._tokenizer.unknown_id) as cuts:
             if (
                 self._of_texts
                 and isinstance(sentences, list)
@@ -182,10 +212,12 @@ class SentenceBatcher:
                 # [CLS] and [SEP] count, too.
                 if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:
                     function = self._of_texts[count > _FEW_TEXTS]
-                    values, cut = function(
+                    values, cut, unknown = function(
                         tf.constant([text.encode() for text in texts], tf.string)
                     )
-                    cuts.cut, cuts.texts = int(cut), count
+                    cuts.texts = count
+                    cuts.cut = int(cut)
+                    cuts.unknown = int(unknown)
                     return values.numpy()
             pieces = [
                 tokenize(self._tokenizer, part, self._max_seq_length, cuts)
@@ -206,7 +238,7 @@ class SentenceBatcher:
         """Yield lists of up to `sentence_files.BLOCK_ROWS` sentences and float32 [k, *shape]."""
         total = len(sentences) if isinstance(sentences, Sized) else None
         with (
-            CutTexts(self._max_seq_length) as cuts,
+            CutTexts(self._max_seq_length, self._tokenizer.unknown_id) as cuts,
             _progress(total, show_progress_bar) as progress,
         ):
             for part in parts(sentences):

@@ -141,7 +141,7 @@ def new_file(
 
 
 def _give_modes(folder: pathlib.Path, mode: int) -> None:
-    """Give all files in a new folder the modes that the umask allows.
+    """Give the files of a new folder the umask's modes.
 
     Some writers, such as safetensors, let only their own user read a file; a server under another
     user could not read a copy of it.

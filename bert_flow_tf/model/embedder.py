@@ -27,6 +27,8 @@ from glow.flow import Glow
 from glow.folded import FoldedFlow
 from glow.saved import check_savable
 
+# The names of a document's prompt, the first that exists.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 Self = TypeVar("Self", bound="Embedder")
 
 
@@ -247,7 +249,7 @@ class Embedder:
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Return `encode`'s embeddings of a string tensor [n]; for graphs, such as `tf.data`.
+        """Return `encode`'s embeddings of a string tensor [n], in a graph.
 
         Like `encode`, it puts the default prompt before the sentences and applies an encoder's
         `Normalize`.
@@ -269,13 +271,13 @@ class Embedder:
         return record.normalize and record.pooling == self.sentence_embedding_type
 
     def scaled(
-        self, embeddings: np.ndarray | tf.Tensor, normalize: bool | None = False
+        self, embeddings: np.ndarray | tf.Tensor, normalize: bool | None = None
     ) -> np.ndarray | tf.Tensor:
-        """Scale embeddings [n, D] to norm 1, if asked or `normalizes`.
+        """Scale embeddings [n, D] to norm 1, if asked; None if `normalizes`.
 
         Every way to an embedding passes here: `encode`, `encode_blocks` and `embed`.
         """
-        if not normalize and not self.normalizes:
+        if not (self.normalizes if normalize is None else normalize):
             return embeddings
         found = tf.nn.l2_normalize(embeddings, axis=-1)
         return found.numpy() if isinstance(embeddings, np.ndarray) else found
@@ -284,19 +286,32 @@ class Embedder:
         """Return the prompt of a name, by default of `default_prompt_name`."""
         return self.prompts.get(name or self.default_prompt_name or "", "")
 
+    @property
+    def default_prompt(self) -> str:
+        """The text that `encode` puts before a sentence, perhaps empty."""
+        return self._prompt()
+
+    @property
+    def document_prompt(self) -> str:
+        """The text that `encode_document` puts before a sentence, perhaps empty."""
+        found = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
+        return next(found, "")
+
     def encode_blocks(
         self,
         sentences: Iterable[str],
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
         normalize_embeddings: bool | None = None,
+        prompt: str | None = None,
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        Memory holds one list at a time. `normalize_embeddings` is that of `encode`. Raises
-        `UserError` as `encode` does.
+        Memory holds one list at a time. Where `normalize_embeddings` or `prompt` is None, the
+        encoder's own setting holds; False leaves the norms as they are. Raises `UserError` as
+        `encode` does.
         """
-        prompt = self._prompt()
+        prompt = self._prompt() if prompt is None else prompt
         if prompt:
             sentences = (prompt + one if isinstance(one, str) else one for one in sentences)
         for part, embeddings in self._embedding_batcher.encode_blocks(
@@ -313,7 +328,7 @@ class Embedder:
         `dropout_seed` adds dropout; `label` names the progress bar.
         """
         texts = [self._prompt() + sentence for sentence in sentences]
-        with stream.CutTexts(self.max_seq_length) as cuts:
+        with stream.CutTexts(self.max_seq_length, self.tokenizer.unknown_id) as cuts:
             pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length, cuts)
         if dropout_seed is None:
             return stream.embed(

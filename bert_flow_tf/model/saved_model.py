@@ -30,8 +30,10 @@ ENCODER = "encoder"
 MODEL_FILE = "bert_flow.json"
 FLOW_FILE = "flow.npz"
 CARD_FILE = "README.md"
+# Earlier versions of `bert-flow evaluate` wrote into a saved model.
+_EVALUATION_FILE = "evaluation.json"
 BERT_FLOW_FOLDER = FolderKind(
-    "a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE)
+    "a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE, _EVALUATION_FILE)
 )
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 

@@ -132,7 +132,7 @@ def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
 
 
 def _table5(result: Comparison) -> dict[str, float]:
-    """Return the paper's figures by method, if the pairs and the pooling are those of Table 5."""
+    """Return Table 5's figures by method; none for other pairs or poolings."""
     task = task_title(result.task or "")
     has_pairs = is_whole(task, "test", result.pairs)
     if not has_pairs or result.model is None or result.model.pooling != "avg":

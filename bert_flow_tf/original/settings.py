@@ -1,4 +1,4 @@
-"""The settings of a run: the flags of `run_siamese`, with the original's names."""
+"""The settings of a run, with the names of the original's flags."""
 
 import dataclasses
 import pathlib

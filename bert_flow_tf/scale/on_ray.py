@@ -14,7 +14,7 @@ from absl import logging as absl_logging
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.scale.shards import Engine, Shard
+from bert_flow_tf.scale.shards import Identity, LocalEngine, Shard, WrittenPart
 
 if TYPE_CHECKING:
     from bert_flow_tf.model.embedder import Embedder
@@ -45,20 +45,22 @@ class _Worker:
         self, load: "Callable[[], Embedder]", folder: AnyPath, settings: ShardSettings, cwd: str
     ) -> None:
         os.chdir(cwd)
-        self._load = functools.cache(lambda: Engine(load(), folder, settings))
+        self._load = functools.cache(lambda: LocalEngine(load(), folder, settings))
 
-    def identity(self) -> tuple[str, int]:
-        return self._load().fingerprint, self._load().embedding_size
+    def identity(self) -> Identity:
+        return self._load().identity()
 
-    def embed(self, shard: Shard, expected: str) -> tuple[str, int]:
-        if (found := self._load().fingerprint) != expected:
+    def embed(self, shard: Shard, expected: Identity) -> WrittenPart:
+        found = self.identity()
+        if found != expected:
             raise UserError(
-                f"model: found {found} on a worker, expected {expected}, as on the first worker"
+                f"model: found {found.fingerprint} on a worker, expected {expected.fingerprint}, "
+                "as on the first worker"
             )
         return next(self._load().embed([shard]))
 
 
-class RayEngine(Engine):
+class RayEngine:
     """Embed shards in Ray actors, which Ray restarts after a failure.
 
     Args:
@@ -84,16 +86,19 @@ class RayEngine(Engine):
             actor.remote(load, os.path.abspath(folder), settings, os.getcwd())
             for _ in range(workers)
         ]
-        self.fingerprint, self.embedding_size = ray.get(self._actors[0].identity.remote())
+        self._identity: Identity = ray.get(self._actors[0].identity.remote())
 
-    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
+    def identity(self) -> Identity:
+        return self._identity
+
+    def embed(self, shards: Iterable[Shard]) -> Iterator[WrittenPart]:
         from ray.util import ActorPool
 
         pool = ActorPool(self._actors)
         for shard in shards:
             if not pool.has_free():
                 yield pool.get_next_unordered()
-            pool.submit(lambda actor, one: actor.embed.remote(one, self.fingerprint), shard)
+            pool.submit(lambda actor, one: actor.embed.remote(one, self._identity), shard)
         while pool.has_next():
             yield pool.get_next_unordered()
 

@@ -1,16 +1,20 @@
 """Embed files of sentences into a folder of Parquet files.
 
 A shard is up to `shard_rows` rows of one input file; a part is the Parquet file of a shard's
-embeddings. Its metadata has a digest of shard, model and settings, so that a resumed job keeps the
-parts with the same digest.
+embeddings. Its metadata has a digest of shard, model and settings. A job keeps every part whose
+digest a shard of its input has, wherever that shard stood before: only new and changed rows are
+embedded. While a job embeds, a complete folder stays complete; at the end the parts get the names
+of their places, so that names and manifest have the input's order.
 """
 
+import dataclasses
 import glob
 import hashlib
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -43,6 +47,9 @@ class Manifest(msgspec.Struct, kw_only=True):
 
     Attributes:
       model: the `BertFlow.fingerprint`.
+      inputs: the input files in their order, whose numbers are in the parts' names; None in
+        manifests of earlier versions.
+      columns: the columns beside the embeddings; None in manifests of earlier versions.
       parts: the rows of each part by file name, in the input's order; empty until the folder is
         complete.
     """
@@ -51,6 +58,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     model: str
     embedding_size: Count
     settings: ShardSettings
+    inputs: list[str] | None = None
+    columns: list[str] | None = None
     is_complete: bool = False
     parts: dict[str, Count] = msgspec.field(default_factory=dict)
 
@@ -88,16 +97,6 @@ class Parts:
         if collected:
             yield np.concatenate(block)
 
-    def settings_and_columns(self) -> tuple[ShardSettings, list[str]]:
-        """Return the job's settings, and the columns beside the embeddings."""
-        import pyarrow.parquet
-
-        path = self._folder / next(iter(self.manifest.parts))
-        with reading(path, "embeddings"):
-            return self.manifest.settings, [
-                one for one in pyarrow.parquet.read_schema(path).names if one != EMBEDDING
-            ]
-
     def _read(self, name: str) -> np.ndarray:
         import pyarrow.parquet
 
@@ -108,6 +107,39 @@ class Parts:
         ):
             values = file.read([EMBEDDING]).column(EMBEDDING).combine_chunks().flatten().to_numpy()
             return values.astype(np.float32, copy=False).reshape(shape)
+
+
+def read_manifest(folder: pathlib.Path) -> Manifest | None:
+    """Return a folder's manifest, with the columns of its parts, or None."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    manifest = read_json(path, Manifest, expected="the manifest of embeddings")
+    if manifest.columns is None:
+        manifest.columns = next((one.columns for one in _found_parts(folder)), None)
+    return manifest
+
+
+class FoundPart(NamedTuple):
+    """A readable part of a folder."""
+
+    name: str
+    digest: str
+    columns: list[str]
+
+
+def _found_parts(folder: pathlib.Path) -> Iterator[FoundPart]:
+    """Yield the readable parts, sorted by name."""
+    import pyarrow.parquet
+
+    for path in sorted(folder.glob(_PARTS)):
+        try:
+            schema = pyarrow.parquet.read_schema(path)
+        except (OSError, pyarrow.ArrowException):
+            continue
+        if digest := (schema.metadata or {}).get(_DIGEST):
+            columns = [name for name in schema.names if name != EMBEDDING]
+            yield FoundPart(path.name, digest.decode(), columns)
 
 
 class InputFile(NamedTuple):
@@ -181,31 +213,75 @@ def _data_files(paths: Iterable[str]) -> list[str]:
 
 
 class Shard(NamedTuple):
-    """Sentences and kept columns, with the name and digest of their part."""
+    """Sentences and kept columns, with the name and digest of their part.
 
+    Attributes:
+      place: the name of the part in a complete folder.
+      part: the name that is written; another one if a part of other rows has the place.
+    """
+
+    place: str
     part: str
     sentences: list[str]
     kept: "pyarrow.Table"
     digest: str
 
 
-class Engine:
+class WrittenPart(NamedTuple):
+    """The place, name and rows of a part that an engine wrote."""
+
+    place: str
+    name: str
+    rows: int
+
+
+class Identity(NamedTuple):
+    """The properties of a model that its embeddings depend on."""
+
+    fingerprint: str
+    embedding_size: int
+    normalizes: bool
+
+    @classmethod
+    def of(cls, model: "Embedder") -> "Identity":
+        return cls(model.fingerprint, model.embedding_size, model.normalizes)
+
+
+class Engine(Protocol):
+    """A way to embed shards: in this process, or by Ray's workers."""
+
+    def identity(self) -> Identity: ...
+
+    def embed(self, shards: Iterable[Shard]) -> Iterator[WrittenPart]:
+        """Write each shard's part; yield the written parts, unordered."""
+
+
+class LocalEngine:
     """Embed shards in this process."""
 
     def __init__(self, model: "Embedder", folder: AnyPath, settings: ShardSettings) -> None:
-        self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
-        self._model, self._folder, self._settings = model, pathlib.Path(folder), settings
+        self._model = model
+        self._folder = pathlib.Path(folder)
+        self._settings = settings
+        self._identity = Identity.of(model)
 
-    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
-        """Write each shard's part; yield its name and rows, unordered."""
+    def identity(self) -> Identity:
+        return self._identity
+
+    def embed(self, shards: Iterable[Shard]) -> Iterator[WrittenPart]:
         return map(self._write, shards)
 
-    def _write(self, shard: Shard) -> tuple[str, int]:
+    def _write(self, shard: Shard) -> WrittenPart:
         import pyarrow.parquet
 
-        path, settings = self._folder / shard.part, self._settings
+        path = self._folder / shard.part
+        settings = self._settings
         embedded = self._model.encode_blocks(
-            shard.sentences, settings.batch_size, False, settings.normalize_embeddings
+            shard.sentences,
+            batch_size=settings.batch_size,
+            show_progress_bar=False,
+            normalize_embeddings=settings.normalize_embeddings,
+            prompt=settings.prompt,
         )
         with np.errstate(over="ignore"):
             stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(
@@ -223,7 +299,7 @@ class Engine:
             pyarrow.parquet.write_table(
                 table, file, use_dictionary=shard.kept.column_names, write_page_checksum=True
             )
-        return shard.part, len(stored)
+        return WrittenPart(shard.place, shard.part, len(stored))
 
 
 class ShardsError(UserError):
@@ -243,19 +319,18 @@ class Job:
     """A job that embeds files; `new_parts` counts the parts that it wrote.
 
     Args:
-      overwrite: True to replace parts of another model, input or settings.
+      overwrite: True to replace parts of another model or other settings, and to remove parts of
+        files that are no longer given.
     """
 
     def __init__(
         self, files: Sequence[InputFile], out: AnyPath, settings: ShardSettings, *, overwrite: bool
     ) -> None:
         check_local(out, str(out))
-        self.files, self.out, self.settings, self.overwrite = (
-            files,
-            pathlib.Path(out),
-            settings,
-            overwrite,
-        )
+        self.files = files
+        self.out = pathlib.Path(out)
+        self.settings = settings
+        self.overwrite = overwrite
         self.new_parts = 0
         if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
             raise ArgumentError(
@@ -263,31 +338,10 @@ class Job:
                 "elsewhere"
             )
         output_folder(self.out, PARTS_FOLDER, overwrite=True)
-        path = self.out / MANIFEST
-        self._old = (
-            read_json(path, Manifest, expected="the manifest of embeddings")
-            if path.exists()
-            else None
-        )
-        if self._old is not None:
-            for name, value in vars(settings).items():
-                self._check_same(name, value, getattr(self._old.settings, name))
-        errors = []
-        # One readable file is enough here; `run` reports the unreadable ones after the others are
-        # done.
-        for file in files:
-            try:
-                next(read_tables(**file._asdict(), rows=1), None)
-                return
-            except UserError as error:
-                errors.append(error)
-        raise errors[0]
-
-    def _check_same(self, name: str, found: object, old: object) -> None:
-        if found != old and not self.overwrite:
-            raise UserError(
-                f"{self.out}: {name}: found {found}, expected {old} as in its parts, or --overwrite"
-            )
+        old = read_manifest(self.out)
+        if old is not None:
+            self._is_same_kind(old, None)
+        self._check_readable()
 
     def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
         """Write the missing parts; return the manifest.
@@ -296,13 +350,10 @@ class Job:
 
         Raises:
           ShardsError: some files are unreadable; all others are done.
-          UserError: the folder has parts of another model or input, or is not writable.
+          UserError: the folder has parts of another model, other settings or files that are not
+            given, or is not writable.
         """
-        if self._old is not None:
-            self._check_same("model", engine.fingerprint, self._old.model)
-        manifest = Manifest(
-            model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings
-        )
+        manifest = self._new_manifest(engine.identity())
         problems: list[UserError] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         total = _rows_if_known(self.files)
@@ -310,56 +361,231 @@ class Job:
             locked(self.out),
             tqdm(total=total, desc="encode", unit=" sentences", disable=hidden) as progress,
         ):
+            # All checks come first: a folder that is refused stays as it is.
+            places = Places(self.out, self._reusable_parts(manifest))
             if progress.disable and hidden is None:
                 logging.info(
                     "files to encode: %d%s",
                     len(self.files),
                     "" if total is None else f", {total:,} rows",
                 )
-            write_json(self.out / MANIFEST, manifest)
-            for part, rows in engine.embed(self._missing(manifest, problems, progress)):
-                manifest.parts[part] = rows
+            for part in engine.embed(self._missing(manifest, places, problems, progress)):
+                places.add(part)
                 self.new_parts += 1
-                progress.update(rows)
+                progress.update(part.rows)
             if problems:
-                raise ShardsError(problems) if manifest.parts or len(problems) > 1 else problems[0]
-            for path in self.out.glob(_PARTS):
-                if path.name not in manifest.parts:
-                    self._check_same("input", "other files", path.name)
-                    path.unlink()
-            manifest.parts, manifest.is_complete = dict(sorted(manifest.parts.items())), True
-            write_json(self.out / MANIFEST, manifest)
+                raise ShardsError(problems) if places.rows or len(problems) > 1 else problems[0]
+            places.arrange(manifest)
         return manifest
 
-    def _missing(
-        self, manifest: Manifest, problems: list[UserError], progress: tqdm
-    ) -> Iterator[Shard]:
-        """Yield shards that need a part; append unreadable files to `problems`."""
-        basis = msgspec.json.encode([manifest.model, self.settings])
+    def _check_readable(self) -> None:
+        """Raise the first error if no file is readable.
+
+        `run` reports unreadable files after the others are done.
+        """
+        errors = []
+        for file in self.files:
+            try:
+                next(read_tables(**file._asdict(), rows=1), None)
+                return
+            except UserError as error:
+                errors.append(error)
+        raise errors[0]
+
+    def _new_manifest(self, model: Identity) -> Manifest:
+        settings = self.settings
+        if settings.normalize_embeddings is None:
+            settings = dataclasses.replace(settings, normalize_embeddings=model.normalizes)
+        return Manifest(
+            model=model.fingerprint,
+            embedding_size=model.embedding_size,
+            settings=settings,
+            inputs=[_absolute(file.path) for file in self.files],
+            columns=list(self.files[0].kept),
+        )
+
+    def _is_same_kind(self, old: Manifest, new: Manifest | None) -> bool:
+        """True if new parts can stand beside the old ones.
+
+        Raises `UserError` if not, unless `overwrite`. `new` is None before the model is known.
+        """
+        values = vars(self.settings if new is None else new.settings)
+        pairs = [(name, value, getattr(old.settings, name)) for name, value in values.items()]
+        if new is None:
+            pairs = [one for one in pairs if one[0] != "normalize_embeddings" or one[1] is not None]
+        else:
+            pairs.insert(0, ("model", new.model, old.model))
+        kept = list(self.files[0].kept)
+        pairs.append(("keep", kept, kept if old.columns is None else old.columns))
+        for name, found, expected in pairs:
+            if found != expected:
+                if not self.overwrite:
+                    raise UserError(
+                        f"{self.out}: {name}: found {_in_words(found)}, expected "
+                        f"{_in_words(expected)} as in its parts, or --overwrite"
+                    )
+                return False
+        return True
+
+    def _reusable_parts(self, manifest: Manifest) -> list[FoundPart]:
+        """Return the old parts; if they are of another kind, remove them."""
+        old = read_manifest(self.out)
+        if old is not None and self._is_same_kind(old, manifest):
+            found = list(_found_parts(self.out))
+            if not self.overwrite:
+                self._check_removed(old, manifest, found)
+            return found
+        write_json(self.out / MANIFEST, manifest)
+        for path in _part_files(self.out):
+            path.unlink()
+        return []
+
+    def _check_removed(self, old: Manifest, manifest: Manifest, found: Sequence[FoundPart]) -> None:
+        """Raise `UserError` before parts of a missing file are removed."""
+        given = set(manifest.inputs or ())
+        suspects = {
+            part.digest: path
+            for part in found
+            if (path := _input_of(part.name, old)) is not None and path not in given
+        }
+        if not suspects:
+            return
+        # The file may have moved, so the content decides.
+        for shard in self._shards(manifest, []):
+            suspects.pop(shard.digest, None)
+        if lost := sorted(set(suspects.values())):
+            others = f" and {len(lost) - 1} others" if len(lost) > 1 else ""
+            raise UserError(
+                f"{self.out}: input: found parts of {lost[0]}{others}, expected it among the "
+                "files, or --overwrite"
+            )
+
+    def _shards(self, manifest: Manifest, problems: list[UserError]) -> Iterator[Shard]:
+        """Yield all shards; append unreadable files to `problems`."""
+        settings = msgspec.to_builtins(manifest.settings)
+        if settings["prompt"] is None:
+            del settings["prompt"]  # Earlier versions had no such setting.
+        basis = msgspec.json.encode([manifest.model, settings])
         for number, file in enumerate(self.files):
             try:
                 tables = read_tables(**file._asdict(), rows=self.settings.shard_rows)
                 for i, (sentences, kept) in enumerate(tables):
                     name = f"part-{number:05d}-{i:05d}.parquet"
-                    if (self.out / name).is_dir():
-                        problems.append(
-                            UserError(
-                                f"{self.out / name}: found a folder, expected a file or nothing"
-                            )
-                        )
-                        continue
                     with reading(file.path, "columns to keep"):
                         rows = repr([sentences, kept.to_pydict()])
                     digest = hashlib.sha256(basis + rows.encode()).hexdigest()
-                    if (found := _digest_of(self.out / name)) == digest:
-                        manifest.parts[name] = len(sentences)
-                        progress.update(len(sentences))
-                        continue
-                    if found is not None:
-                        self._check_same("input", "other rows or kept columns", name)
-                    yield Shard(name, sentences, kept, digest)
+                    yield Shard(name, name, sentences, kept, digest)
             except UserError as error:
                 problems.append(error)
+
+    def _missing(
+        self,
+        manifest: Manifest,
+        places: "Places",
+        problems: list[UserError],
+        progress: tqdm,
+    ) -> Iterator[Shard]:
+        """Yield shards that need a part; append unreadable files to `problems`."""
+        for shard in self._shards(manifest, problems):
+            if (self.out / shard.place).is_dir():
+                problems.append(
+                    UserError(
+                        f"{self.out / shard.place}: found a folder, expected a file or nothing"
+                    )
+                )
+            elif places.take(shard):
+                progress.update(len(shard.sentences))
+            else:
+                yield shard._replace(part=places.free_name(shard))
+
+
+class Places:
+    """The names and rows of the parts by their places.
+
+    Attributes:
+      rows: the rows of each place that has its part.
+    """
+
+    def __init__(self, folder: pathlib.Path, found: Sequence[FoundPart]) -> None:
+        self._folder = folder
+        self._occupied = {part.name for part in found}
+        self._unused: dict[str, list[str]] = {}
+        for part in found:
+            self._unused.setdefault(part.digest, []).append(part.name)
+        self._names: dict[str, str] = {}
+        self._unplaced: dict[str, str] = {}
+        self.rows: dict[str, int] = {}
+
+    def take(self, shard: Shard) -> bool:
+        """Place an old part of these rows; True if there is one."""
+        names = self._unused.get(shard.digest)
+        self._unplaced[shard.place] = _unplaced(shard)
+        if not names:
+            return False
+        own = (name for name in (shard.place, _unplaced(shard)) if name in names)
+        name = next(own, names[0])
+        names.remove(name)
+        self.add(WrittenPart(shard.place, name, len(shard.sentences)))
+        return True
+
+    def free_name(self, shard: Shard) -> str:
+        """Return the name of a new part."""
+        return _unplaced(shard) if shard.place in self._occupied else shard.place
+
+    def add(self, part: WrittenPart) -> None:
+        self._names[part.place] = part.name
+        self.rows[part.place] = part.rows
+
+    def arrange(self, manifest: Manifest) -> None:
+        """Remove unused parts, rename the others to their places, complete the manifest.
+
+        A process that is killed here leaves an incomplete manifest, and the next one finds all
+        parts by their digests.
+        """
+        used = set(self._names.values())
+        unused = [path for path in _part_files(self._folder) if path.name not in used]
+        moved = {place: name for place, name in self._names.items() if name != place}
+        if unused or moved:
+            write_json(self._folder / MANIFEST, manifest)
+        for path in unused:
+            path.unlink()
+        # First to names that no place has, because a part may stand in another's place.
+        for place, name in moved.items():
+            (self._folder / name).rename(self._folder / self._unplaced[place])
+        for place in moved:
+            (self._folder / self._unplaced[place]).rename(self._folder / place)
+        manifest.parts = dict(sorted(self.rows.items()))
+        manifest.is_complete = True
+        write_json(self._folder / MANIFEST, manifest)
+
+
+def _unplaced(shard: Shard) -> str:
+    """Return a name that only these rows at this place can have."""
+    return shard.place.replace(".parquet", f"-{shard.digest[:16]}.parquet")
+
+
+def _part_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    return [path for path in folder.glob(_PARTS) if path.is_file()]
+
+
+def _absolute(path: str) -> str:
+    return path if is_remote(path) else os.path.abspath(path)
+
+
+def _input_of(part: str, manifest: Manifest) -> str | None:
+    """Return the input file of a part, or None if unknown."""
+    if manifest.is_complete and part not in manifest.parts:
+        return None  # A later job wrote it and did not end.
+    if manifest.inputs is None:
+        return "an earlier input"
+    number = re.fullmatch(r"part-(\d+)-\d+\.parquet", part)
+    if number is None or int(number[1]) >= len(manifest.inputs):
+        return None
+    return manifest.inputs[int(number[1])]
+
+
+def _in_words(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _rows_if_known(files: Sequence[InputFile]) -> int | None:
@@ -370,15 +596,5 @@ def _rows_if_known(files: Sequence[InputFile]) -> int | None:
         return None
     try:
         return sum(pyarrow.parquet.read_metadata(file.path).num_rows for file in files)
-    except (OSError, pyarrow.ArrowException):
-        return None
-
-
-def _digest_of(path: pathlib.Path) -> str | None:
-    """Return the digest in a part; None if missing or damaged."""
-    import pyarrow.parquet
-
-    try:
-        return (pyarrow.parquet.read_schema(path).metadata or {}).get(_DIGEST, b"").decode()
     except (OSError, pyarrow.ArrowException):
         return None

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.pooling import check_low_dim
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
@@ -27,7 +27,7 @@ from bert_flow_tf.serving.formats import (
     ExportSettings,
     export_path,
 )
-from glow.calibration import Calibration
+from glow.calibration import AffineMap, Calibration
 
 # MiniLM and random weights gave cosines of 0.999; an export that loses ten times as much fails.
 BFLOAT16_MIN_COSINE = 0.99
@@ -119,6 +119,11 @@ def export_model(
             model.max_seq_length = settings.max_seq_length
         if settings.low_dim is not None:
             check_low_dim(settings.low_dim, model.encoder.embedding_size)
+            if settings.low_dim > 0 and isinstance(model.flow, AffineMap):
+                raise ArgumentError(
+                    f"low_dim: found {settings.low_dim} with an affine calibration; averages of "
+                    "its channels mean nothing, so leave it out"
+                )
             model.low_dim = settings.low_dim
         normalized, learned = settings.normalize or model.normalizes, model.record.flow
         config = None if learned is None else learned.config

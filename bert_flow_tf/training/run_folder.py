@@ -1,4 +1,4 @@
-"""The folder of a training run: files, lock, and checks for a resume.
+"""A training run's folder: files, lock, checks for a resume.
 
     config.json                   model, data and settings (`training.records.RunConfig`)
     model.ckpt-N.*, checkpoint    the last checkpoints, and TensorFlow's record of the latest

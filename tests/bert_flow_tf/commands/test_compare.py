@@ -169,3 +169,50 @@ def test_groups_are_those_of_all_cosines(tiny_encoder_dir, files, tmp_path):
     assert "found 1 different sentences" in refused(
         *model, "--input", tmp_path / "one.txt", "--out", tmp_path / "x.csv"
     )
+
+
+def _vectors(monkeypatch, vectors):
+    """Make every model encode texts as these vectors of norm 1."""
+    monkeypatch.setattr(BertFlow, "encode", lambda self, texts, **options: vectors[: len(texts)])
+
+
+@pytest.mark.parametrize(
+    ("angle", "said", "unsaid"),
+    [(10, "chains", "one group has"), (0.1, "one group has 25 of 40 rows", "chains")],
+)
+def test_loose_groups_are_named(
+    tiny_encoder_dir, tmp_path, monkeypatch, caplog, angle, said, unsaid
+):
+    count = 25 if angle < 1 else 4
+    angles = np.radians([angle * i for i in range(count)])
+    chain = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    others = np.eye(42)[2:42][: 40 - count]
+    vectors = np.zeros((40, 42), np.float32)
+    vectors[:count, :2] = chain
+    vectors[count:] = others
+    _vectors(monkeypatch, vectors)
+    monkeypatch.setattr("bert_flow_tf.commands.duplicates._FAR", 0.1)
+    (tmp_path / "rows.txt").write_text("".join(f"w{i}\n" for i in range(40)))
+    command = ("duplicates", "--bert_hub", tiny_encoder_dir, "--input", tmp_path / "rows.txt")
+    succeeds(*command, "--threshold", 0.98, "--out", tmp_path / "groups.csv")
+    assert said in caplog.text
+    assert unsaid not in caplog.text
+
+
+def test_texts_without_a_known_word_are_kept_apart(tiny_encoder_dir, tmp_path, caplog):
+    texts = ["w1 w2", "😀", "🎉", "東", "w3", "🎉"]
+    (tmp_path / "rows.txt").write_text("".join(f"{text}\n" for text in texts))
+    command = ("duplicates", "--bert_hub", tiny_encoder_dir, "--input", tmp_path / "rows.txt")
+    succeeds(*command, "--threshold", 0.9999, "--out", tmp_path / "groups.csv")
+    rows = list(csv.reader((tmp_path / "groups.csv").open(newline="")))
+    assert [row[-1] for row in rows[1:]] == ["🎉", "🎉"]
+    assert "3 of 5 texts hold only unknown word pieces" in caplog.text
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_unknown_texts_are_counted_once(tiny_encoder_dir, caplog, few):
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    texts = ["w1", "😀", ""] * (1 if few else 2000)
+    model.encode(texts)
+    count = 1 if few else 2000
+    assert caplog.text.count(f"{count:,} of {3 * count:,} texts hold only unknown") == 1

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import shutil
 
+import msgspec
 import pytest
 from scipy import stats
 
@@ -75,10 +76,34 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, sent
     of_plain = json.loads(plain.read_text())
     assert (of_plain["tasks"], of_plain["model"]["flow"]) == (written["without_flow"], None)
     saved = model.save(tmp_path / "saved")
-    succeeds(*evaluate, "--model", saved)
+    names = sorted(saved.iterdir())
+    assert "STS-12" in succeeds(*evaluate, "--model", saved)
+    assert sorted(saved.iterdir()) == names
+    # An earlier version wrote it into the model, which can be replaced nevertheless.
+    succeeds(*evaluate, "--model", saved, "--out", saved / "evaluation.json")
     of_saved = json.loads((saved / "evaluation.json").read_text())
+    model.save(saved, overwrite=True)
+    assert sorted(saved.iterdir()) == names
     assert (of_saved["tasks"], of_saved["model"]["flow"]) == (
         written["tasks"],
         written["model"]["flow"],
     )
     assert of_saved["model"]["encoder"]["weights"] == written["model"]["encoder"]["weights"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "metric"), [("0.3,0.7,0.9,0.2", "spearman"), ("0,1,1,0", "auc")]
+)
+def test_own_pairs_are_scored_without_learning(finished_run, tmp_path, scores, metric):
+    model = BertFlow.load(finished_run)
+    a, b = ["w1 w2", "w3", "w4 w5", "w6 w7"], ["w2 w3", "w3 w4", "w4", "w9"]
+    gold = [float(score) for score in scores.split(",")]
+    rows = [f"{x}\t{y}\t{z}\n" for x, y, z in zip(a, b, gold, strict=True)]
+    (tmp_path / "pairs.tsv").write_text("".join(rows))
+    pairs = ("--pairs", tmp_path / "pairs.tsv")
+    out = tmp_path / "scores.json"
+    succeeds("evaluate", "--model", finished_run, *pairs, "--out", out)
+    found = json.loads(out.read_text())["tasks"]["pairs"]
+    assert found["by_metric"].keys() >= {metric}
+    assert found == json.loads(msgspec.json.encode(model.evaluate((a, b, gold)).tasks["pairs"]))
+    assert "--tasks or --pairs" in refused("evaluate", "--model", finished_run, "--out", out)

@@ -7,6 +7,8 @@ import pytest
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
+from glow.config import GlowConfig
+from glow.flow import Glow
 from tests.refusals import succeeds
 
 
@@ -47,3 +49,14 @@ def test_isotropy_is_measured_with_the_flow_and_without(
     assert "tensorflow" in written["made_by"]["libraries"]
     config = json.loads((sts_run / "config.json").read_text())
     assert written["model"] == config["model"] | {"checkpoint": str(sts_run / "model.ckpt-3")}
+
+
+def test_averaged_channels_are_measured_on_both_sides(models, small_glue_dir, tmp_path):
+    _, plain = models
+    run = BertFlow.from_hub(plain.source.bert_hub, max_seq_length=8, low_dim=4)
+    run.flow = Glow(GlowConfig(n_levels=2, depth=1, coupling_width=4), 32, seed=0)
+    saved, out = run.save(tmp_path / "saved"), tmp_path / "isotropy.json"
+    succeeds("isotropy", "--model", saved, "--glue_dir", small_glue_dir, "--out", out)
+    written = json.loads(out.read_text())
+    sides = [*written["measures"].values(), written["reference"]]
+    assert [len(side["spectrum"]) for side in sides] == [4, 4, 4]

@@ -1,12 +1,14 @@
 """`fit`, `encode`, `search` and `similarity`: their output and their mistakes."""
 
 import io
+import json
 import re
 
 import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.scale.shards import MANIFEST
 from tests.bert_flow_tf.small_runs import small_flow_file
 from tests.refusals import bert_flow, refused, succeeds
 
@@ -224,6 +226,45 @@ def test_search_reads_any_folder_of_the_same_model(saved, tmp_path):
     assert [SENTENCES[5] in line for line in unique] == [True, False]
     missing = refused("search", *corpus, "--embeddings", folder, "--keep", "name", "w1")
     assert f"--embeddings={folder}: found the columns id, text, not name" in missing
+
+
+def test_interrupted_search_resumes_by_the_same_command(saved, sentences_file, tmp_path):
+    folder = tmp_path / "kept"
+    command = ("search", "--model", saved, "--embeddings", folder, "--input", sentences_file, "w1")
+    expected = succeeds(*command)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    changes = {"is_complete": False, "parts": {}}
+    (folder / MANIFEST).write_text(json.dumps(manifest | changes))
+    for part in folder.glob("part-*"):
+        part.unlink()
+    assert succeeds(*command) == expected
+
+
+@pytest.fixture(scope="module")
+def prompted(saved, tmp_path_factory):
+    """The saved model with prompts that change the vectors."""
+    model = BertFlow.from_pretrained(saved)
+    model.prompts = {"query": "w1 w2 ", "document": "w9 w8 w7 ", "other": "w4 "}
+    model.default_prompt_name = "other"
+    path = tmp_path_factory.mktemp("prompted") / "model"
+    model.save(path)
+    return path
+
+
+def test_search_uses_the_prompts_of_query_and_document(prompted, sentences_file, tmp_path):
+    model = BertFlow.from_pretrained(prompted)
+    query = model.encode_query("w5 w6", normalize_embeddings=True)
+    documents = model.encode_document(SENTENCES, normalize_embeddings=True)
+    expected = np.sort(documents @ query)[::-1]
+    folder = tmp_path / "kept"
+    command = ("search", "--model", prompted, "--input", sentences_file, "--top_k", 16, "w5 w6")
+    for options in ((), ("--embeddings", folder), ("--embeddings", folder)):
+        said = succeeds(*command, *options).splitlines()
+        found = [float(line.split("\t")[1]) for line in said]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    other = tmp_path / "other"
+    succeeds("encode-folder", "--model", prompted, "--input", sentences_file, "--out", other)
+    assert "'w4 '" in refused(*command, "--embeddings", other)
 
 
 def test_other_files_beside_an_earlier_result_are_kept(sentences_file, tmp_path):
