@@ -39,7 +39,7 @@ def warn_if_harmful(action: str, flow: CalibrationRecord | None) -> None:
 
 
 def record_of_own(calibration: Calibration, width: int | None = None) -> CalibrationRecord:
-    """Return the record of a calibration that a user made; its training is unknown.
+    """Return the record of a user's calibration, whose training is unknown.
 
     Raises `ArgumentError` for another object, or another width than the encoder's.
     """
