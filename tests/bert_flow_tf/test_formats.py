@@ -1,4 +1,4 @@
-"""Read a record of each format, or write a reader for the old."""
+"""A record of each format is read."""
 
 import json
 import pathlib
