@@ -8,8 +8,7 @@ import numpy as np
 from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
-from bert_flow_tf.evaluation.isotropy_table import isotropy_table
-from bert_flow_tf.evaluation.records import IsotropyResults, model_in_words
+from bert_flow_tf.evaluation.records import IsotropyResults, isotropy_table, model_in_words
 from bert_flow_tf.records import made_by
 
 

@@ -1,9 +1,22 @@
-"""The records of scores and measures."""
+"""The records of scores and measures, and their tables."""
 
 from bert_flow_tf.evaluation.isotropy import Isotropy
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.files.json_files import Count
 from bert_flow_tf.records import CalibrationRecord, EncoderRecord, ModelRecord, Result
+from bert_flow_tf.table import Entry, Table, number
+
+# Each measure of `evaluation.isotropy.Isotropy` has this many decimals.
+_DECIMALS = {
+    "constant_channels": 0,
+    "mean_cosine": 4,
+    "mean_share": 4,
+    "top_share": 4,
+    "centred_top_share": 4,
+    "participation_ratio": 1,
+    "effective_rank": 1,
+    "partition_ratio": 4,
+}
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
@@ -47,3 +60,22 @@ def _encoder_in_words(encoder: EncoderRecord) -> str:
         return words
     tuned = training.settings.get("objective") or training.task or "unknown"
     return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})"
+
+
+def isotropy_table(result: IsotropyResults) -> Table:
+    """Return a table of measures, then bits per dimension of each density."""
+    measures = result.measures | {"standard normal": result.reference}
+    rows: list[list[Entry]] = []
+    for key, digits in _DECIMALS.items():
+        rows.append(
+            [
+                key.replace("_", " "),
+                *(number(getattr(one, key), digits) for one in measures.values()),
+            ]
+        )
+    blanks = [None] * (len(measures) - 1)
+    rows += [
+        [f"bits per dimension, {name}", number(bits, 4), *blanks]
+        for name, bits in result.bits_per_dim.items()
+    ]
+    return Table(("measure", *measures), rows)

@@ -78,3 +78,9 @@ def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
 
 def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.nn.l2_normalize(a, axis=-1) * tf.nn.l2_normalize(b, axis=-1), axis=-1)
+
+
+def smallest_cosine(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the smallest cosine of two matrices' rows [n, D]."""
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return float((np.sum(a * b, axis=1) / norms).min())

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from bert_flow_tf.calibration.comparison import Comparison, comparison_table
 from bert_flow_tf.data.scored_tasks import task_title
-from bert_flow_tf.evaluation.isotropy_table import isotropy_table
-from bert_flow_tf.evaluation.records import IsotropyResults, learning_in_words
+from bert_flow_tf.evaluation.records import IsotropyResults, isotropy_table, learning_in_words
 from bert_flow_tf.original.paper import fine_tuning_of, is_whole, table5
 from bert_flow_tf.original.records import Source, Verification, summarize
 from bert_flow_tf.original.rows import ScoreRow, score_rows

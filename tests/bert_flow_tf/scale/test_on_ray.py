@@ -1,5 +1,6 @@
 """Ray's workers, the command or Ray itself are killed."""
 
+import concurrent.futures
 import contextlib
 import functools
 import json
@@ -21,9 +22,9 @@ from tests.bert_flow_tf import small_runs
 from tests.refusals import refusal, refused, succeeds, user_error
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start(require):
-    """A function that starts `bert-flow`; the test's end kills it."""
+    """A function that starts `bert-flow`; the end of the tests kills it."""
     require("ray")
     started = []
 
@@ -70,7 +71,49 @@ def _kill(process, pattern):
     os.kill(_descendants(process.pid, pattern)[0], signal.SIGKILL)
 
 
-def test_encoding_resumes_after_killed_workers_ray_or_command(start, tiny_encoder_dir, tmp_path):
+def _killed_launch(start, encoder_dir, folder):
+    """Launch docs/scale.md's training, kill a worker, return what the end says."""
+    killed = folder / "out" / "killed"
+    guide = (pathlib.Path(__file__).parents[3] / "docs" / "scale.md").read_text()
+    command = re.search(r"<!-- snippet: launch -->\n```bash\n(.+?)```", guide, re.DOTALL)[1]
+    _, *arguments = shlex.split(command.replace("\\\n", " "))
+    flags = small_runs.as_flags(_launched_values(folder, encoder_dir), exp_name="killed")
+    process = start(*arguments, *flags)
+    _wait(lambda: list(killed.glob("model.ckpt-*.index")), process)
+    _kill(process, "ray::RayTrainWorker")
+    return small_runs.finish(process)
+
+
+def _launched_values(folder, encoder_dir):
+    changes = {"save_checkpoints_steps": 20, "num_train_epochs": 30.0, "do_eval": True}
+    return small_runs.flow_values(folder, encoder_dir, **changes)
+
+
+_MISTAKE = """
+import sys
+from bert_flow_tf.errors import UserError, exit_status
+from bert_flow_tf.scale.on_ray import train_on_ray
+from bert_flow_tf.training.cluster import LostWorker
+
+def run():
+    open("{path}", "a").write("called,")
+    raise UserError("TF_CONFIG: found 2 devices")
+
+sys.exit(exit_status(lambda: train_on_ray(run, LostWorker, workers=1, threads=1, address=None, restarts=3)))
+"""
+
+
+@pytest.fixture(scope="module")
+def launch(start, small_encoder_dir, tmp_path_factory):
+    """Folder and future of a launch, which mostly waits for Ray Train."""
+    folder = tmp_path_factory.mktemp("launch")
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        yield folder, thread.submit(_killed_launch, start, small_encoder_dir, folder)
+
+
+def test_encoding_resumes_after_killed_workers_ray_or_command(
+    start, launch, tiny_encoder_dir, tmp_path
+):
     (tmp_path / "texts").mkdir()
     for name in "ab":
         lines = [json.dumps({"sentence": f"w{i % 50} w{i % 7} {name}"}) for i in range(400)]
@@ -157,18 +200,12 @@ def test_workers_without_ray_are_one_line(tmp_path, monkeypatch):
     assert line.startswith("--workers: ") and "'.[scale]'" in line
 
 
-def test_killed_launch_has_the_bits_of_workers_without_ray(start, small_encoder_dir, tmp_path):
-    whole, killed = tmp_path / "out" / "whole", tmp_path / "out" / "killed"
-    guide = (pathlib.Path(__file__).parents[3] / "docs" / "scale.md").read_text()
-    command = re.search(r"<!-- snippet: launch -->\n```bash\n(.+?)```", guide, re.DOTALL)[1]
-    _, *arguments = shlex.split(command.replace("\\\n", " "))
-    changes = {"save_checkpoints_steps": 20, "num_train_epochs": 30.0, "do_eval": True}
-    values = small_runs.flow_values(tmp_path, small_encoder_dir, **changes)
-    process = start(*arguments, *small_runs.as_flags(values, exp_name="killed"))
-    _wait(lambda: list(killed.glob("model.ckpt-*.index")), process)
-    _kill(process, "ray::RayTrainWorker")
-    status, error = small_runs.finish(process)
+def test_killed_launch_has_the_bits_of_workers_without_ray(launch, small_encoder_dir, tmp_path):
+    folder, future = launch
+    status, error = future.result()
     assert status == 0 and "Running training" in error, error
+    whole, killed = tmp_path / "out" / "whole", folder / "out" / "killed"
+    values = _launched_values(tmp_path, small_encoder_dir)
     alone = (small_runs.as_flags(values, exp_name="whole"),)
     for status, error in map(small_runs.finish, small_runs.start_workers(alone, alone)):
         assert status == 0, error
@@ -176,23 +213,10 @@ def test_killed_launch_has_the_bits_of_workers_without_ray(start, small_encoder_
     assert (killed / "eval_results.txt").read_bytes() == (whole / "eval_results.txt").read_bytes()
 
 
-_MISTAKE = """
-import sys
-from bert_flow_tf.errors import UserError, exit_status
-from bert_flow_tf.scale.on_ray import train_on_ray
-from bert_flow_tf.training.cluster import LostWorker
-
-def run():
-    open("{path}", "a").write("called,")
-    raise UserError("TF_CONFIG: found 2 devices")
-
-sys.exit(exit_status(lambda: train_on_ray(run, LostWorker, workers=1, threads=1, address=None, restarts=3)))
-"""
-
-
 def test_a_mistake_of_a_worker_is_one_line_and_not_tried_again(require, tmp_path):
     require("ray")
     calls = tmp_path / "calls"
+    # Beside another Ray, Ray Train's monitor would log a traceback.
     status, error = small_runs.finish(small_runs.start([], _MISTAKE.format(path=str(calls))))
     assert "TF_CONFIG: found 2 devices" in refusal(status, error, after_log=True)
     assert calls.read_text() == "called,"
