@@ -5,7 +5,7 @@ from absl import logging
 
 from bert_flow_tf.commands.options import HELP_OF_MODEL, check_model, setting_options
 from bert_flow_tf.commands.outputs import lock_output, say
-from bert_flow_tf.serving.formats import SAVEDMODEL, ExportSettings, export_path
+from bert_flow_tf.serving.formats import TF_SAVEDMODEL, ExportSettings, export_path
 from bert_flow_tf.settings import DTYPES
 
 
@@ -46,6 +46,6 @@ def export(model: str, out: str, settings: ExportSettings, overwrite: bool) -> N
         )
     where = f"SavedModel written: {out}/{exported.path.name}"
     say(
-        f"{where if settings.format == SAVEDMODEL else f'{settings.format} written: {out}'} "
+        f"{where if settings.format == TF_SAVEDMODEL else f'{settings.format} written: {out}'} "
         f"({checked})"
     )

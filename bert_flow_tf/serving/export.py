@@ -24,7 +24,7 @@ from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.serving.formats import (
     EXPORT_FORMATS,
     ONNX,
-    SAVEDMODEL,
+    TF_SAVEDMODEL,
     ExportSettings,
     export_path,
 )
@@ -35,7 +35,7 @@ BFLOAT16_MIN_COSINE = 0.99
 # A writer returns the embeddings of CHECKED_SENTENCES as its files compute them, or None if it
 # cannot run its files.
 _WRITERS = {
-    SAVEDMODEL: "served_model:write_savedmodel",
+    TF_SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
     ONNX: "onnx:write_onnx",
 }
@@ -144,7 +144,7 @@ def export_model(
                 text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text
             },
         )
-        if model.default_prompt_name and settings.format in (SAVEDMODEL, ONNX):
+        if model.default_prompt_name and settings.format in (TF_SAVEDMODEL, ONNX):
             prompt = model.prompts[model.default_prompt_name]
             warnings.warn(
                 f"export: {settings.format} has no prompts: put {prompt!r} before each text",

@@ -9,13 +9,13 @@ from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.settings import DTYPES, Settings, flag
 
-SAVEDMODEL, ONNX = "savedmodel", "onnx"
+TF_SAVEDMODEL, ONNX = "savedmodel", "onnx"
 DESCRIPTION_FILE = "export.json"
 ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 # The first format is the default.
 EXPORT_FORMATS = {
-    SAVEDMODEL: FolderKind(
+    TF_SAVEDMODEL: FolderKind(
         "an export",
         "saved_model.pb",
         ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"),
@@ -47,7 +47,7 @@ EXPORT_FORMATS = {
 class ExportSettings(Settings):
     """The settings of an export."""
 
-    format: str = flag(SAVEDMODEL, "Format of the export.", choices=tuple(EXPORT_FORMATS))
+    format: str = flag(TF_SAVEDMODEL, "Format of the export.", choices=tuple(EXPORT_FORMATS))
     version: int | None = flag(
         None, "Version of a SavedModel.  [default: the next one]", ge=1, le=2**63 - 1
     )
@@ -61,9 +61,9 @@ class ExportSettings(Settings):
         if self.format == ONNX:
             check_installed("tf2onnx", ONNX, "format", ArgumentError)
         for name, value in {"version": self.version, "dtype": self.dtype}.items():
-            if self.format != SAVEDMODEL and value not in (None, DTYPES[0]):
+            if self.format != TF_SAVEDMODEL and value not in (None, DTYPES[0]):
                 raise ArgumentError(
-                    f"{name}: found {value} with the format {self.format}, expected {SAVEDMODEL}"
+                    f"{name}: found {value} with the format {self.format}, expected {TF_SAVEDMODEL}"
                 )
 
 
@@ -81,7 +81,7 @@ def export_path(
         `flag`.
     """
     path, version = pathlib.Path(out_dir).absolute(), settings.version
-    if settings.format == SAVEDMODEL:
+    if settings.format == TF_SAVEDMODEL:
         if is_saved_model(path):
             raise UserError(
                 f"{flag or path}: holds a saved model, expected a folder of exports, or a new one"
