@@ -2,7 +2,6 @@
 
 import click
 
-from bert_flow_tf.calibration.learning import checked_pairs
 from bert_flow_tf.commands.options import (
     PAIR_OPTIONS,
     SENTEVAL_OPTION,
@@ -69,6 +68,7 @@ def evaluate(
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
+    from bert_flow_tf.calibration.learning import checked_pairs
     from bert_flow_tf.data.scored_tasks import read_task
 
     given = None if pairs is None else checked_pairs(read_pairs(pairs, pair_columns))

@@ -17,5 +17,7 @@ def test_a_warning_names_the_line_of_the_user():
         calibrators[0].set_params(epochs=1).fit(few)
         calibrators[1].partial_fit(few)
         make_pipeline(calibrators[2].set_params(epochs=1)).fit(few)
-    assert len(caught) >= 3
-    assert {pathlib.Path(one.filename).name for one in caught} == {"test_user_warnings.py"}
+    # TensorFlow warns of its own deprecations.
+    ours = [one for one in caught if one.category is UserWarning]
+    assert len(ours) >= 3
+    assert {pathlib.Path(one.filename).name for one in ours} == {"test_user_warnings.py"}
