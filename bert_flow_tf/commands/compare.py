@@ -51,7 +51,7 @@ def compare(
 
     Labelled pairs decide if there are any (columns: sentence1,sentence2,score; TSV: 1,2,3), else
     the witness. Methods are flow, whitening[-D], soft-whitening-E, sn, natsv-K, sn+natsv-K. With
-    --glue_dir, they learn from all splits of a task, as in the paper's Table 5, and its test pairs
+    --glue_dir, they learn from all splits of a task, and its test pairs
     decide.
     """
     opt.check_one_of(

@@ -68,15 +68,16 @@ def evaluate(
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
-    from bert_flow_tf.calibration.learning import checked_pairs
     from bert_flow_tf.data.scored_tasks import read_task
 
-    given = None if pairs is None else checked_pairs(read_pairs(pairs, pair_columns))
+    given = None if pairs is None else read_pairs(pairs, pair_columns)
     tasks = [read_task(name, **data) for name in names or ()]
+    from bert_flow_tf.calibration.learning import checked_pairs
     from bert_flow_tf.model.scoring import pairs_task, scores_of
 
     if given is not None:
-        tasks = [pairs_task(list(given[0]), list(given[1]), given[2])]
+        first, second, scores = checked_pairs(given)
+        tasks = [pairs_task(list(first), list(second), scores)]
     results = scores_of("bert-flow evaluate", model.load(), tasks)
     click.echo(scores_table(results).to_text())
     if path:
