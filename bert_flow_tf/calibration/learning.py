@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from bert_flow_tf.calibration.witness import (
     judge,
     witness,
 )
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.records import CalibrationRecord, Setting, Threshold, Training, Verdict
@@ -184,7 +183,7 @@ def compare(
     if not histories:
         raise next(iter(problems.values()))
     for method, problem in problems.items():
-        warnings.warn(f"compare: {method} is left out: {problem}", stacklevel=3)
+        warn_user(f"compare: {method} is left out: {problem}")
     # Not every method has a witness.
     first = max(histories.values(), key=lambda one: one.witness is not None)
     return [
@@ -224,7 +223,7 @@ def _check_different(different: int, count: int, method: str) -> None:
         meaning = (
             f"a {method} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any others"
         )
-        warnings.warn(f"fit: found {different} different sentences; {meaning}", stacklevel=4)
+        warn_user(f"fit: found {different} different sentences; {meaning}")
 
 
 def fit_array(embeddings: np.ndarray, settings: FitSettings) -> Fitted:
@@ -310,7 +309,7 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
                 f"fewer than twice the {rank} directions of {method} fit these better than "
                 "other sentences"
             )
-            warnings.warn(f"fit: found {n:,} different sentences; {meaning}", stacklevel=6)
+            warn_user(f"fit: found {n:,} different sentences; {meaning}")
     with _user_errors():
         mean, matrix = affine_calibration(method, embeddings)
         if not np.isfinite(matrix).all():
@@ -380,10 +379,7 @@ def learn(
             f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more "
             "sentences or epochs"
         )
-        # With this level, the warning names the line that called `BertFlow.fit`.
-        warnings.warn(
-            f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=6
-        )
+        warn_user(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}")
     learned_settings = {"steps": calibrator.n_steps_, "epochs": epochs, **given}
     return calibrator.flow_, calibrator.config_, calibrator.losses_, learned_settings
 

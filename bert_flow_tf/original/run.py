@@ -11,7 +11,7 @@ from absl import logging
 
 from bert_flow_tf.data.tasks import concatenate, get_task, read_split
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
 from bert_flow_tf.original import build, pairs, provenance
@@ -293,10 +293,9 @@ class Run:
             logging.info("Restored %s", checkpoint)
             return model
         loaded = build.load_init_checkpoint(model, self.settings.model.init_checkpoint)
-        if model.flow is not None and "flow" not in loaded:
-            logging.warning(
-                "%s has no checkpoint: its flow is untrained", self._folder or "the command"
-            )
+        if model.flow is not None and "flow" not in loaded and not self.settings.training.do_train:
+            path = self.settings.model.init_checkpoint
+            raise ArgumentError(f"init_checkpoint: found no flow in {path}, expected one")
         return model
 
     def _check_same_model(self, config: RunConfig) -> None:

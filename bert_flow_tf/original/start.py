@@ -9,10 +9,11 @@ from absl import logging
 from bert_flow_tf.data.tasks import get_task, read_split, task_folder
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.errors import ArgumentError, suggest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.training.cluster import Cluster
+from bert_flow_tf.training.records import is_run
 from bert_flow_tf.training.run_folder import locked_run
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def check(settings: RunSettings) -> None:
     _ = model.flow_config
     if model.init_checkpoint:
         checkpoint_prefix(model.init_checkpoint)
+    check_flow_is_trained(settings)
     task, stops_early = get_task(data.task_name), training.do_train and training.early_stopping
     task_folder(task, data.data_dir)
     if scoring.do_predict and not task.is_regression:
@@ -51,6 +53,22 @@ def check(settings: RunSettings) -> None:
         )
     for split in scoring.prediction_splits if scoring.do_predict else ():
         read_split(task, data.data_dir, split)
+
+
+def check_flow_is_trained(settings: RunSettings) -> None:
+    """Raise `ArgumentError` if the command would score an untrained flow.
+
+    A checkpoint may hold the flow; `original.run` checks that when it is read. With `do_train` and
+    hardly any epochs, the original's README scores models as they are.
+    """
+    if not settings.model.flow or settings.model.init_checkpoint:
+        return
+    if settings.training.do_train or not settings.scoring.scores:
+        return
+    folder = settings.output_dir
+    if not is_run(folder) and not any(folder.glob("*.index")):
+        expected = "expected a trained one, --init_checkpoint with a flow, or --flow=0"
+        raise ArgumentError(f"exp_name: found no run in {folder}, {expected}{suggest_file(folder)}")
 
 
 def train_and_score(

@@ -7,7 +7,6 @@ import logging
 import os
 import pathlib
 import pkgutil
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.pooling import check_low_dim
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.evaluation.similarities import smallest_cosine
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
@@ -146,9 +145,8 @@ def export_model(
         )
         if model.default_prompt_name and settings.format in (TF_SAVEDMODEL, ONNX):
             prompt = model.prompts[model.default_prompt_name]
-            warnings.warn(
+            warn_user(
                 f"export: {settings.format} has no prompts: put {prompt!r} before each text",
-                stacklevel=3,
             )
         write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[settings.format]}")
         with new_output(path, EXPORT_FORMATS[settings.format], overwrite=overwrite) as folder:

@@ -139,7 +139,7 @@ def test_what_only_encoder_or_data_tell_leaves_nothing(tmp_path, flow_flags, flo
     assert not (tmp_path / "out").exists()
 
 
-def test_what_has_learned_nothing_predicts_without_a_run(flow_flags, flow_run, caplog):
+def test_what_has_learned_nothing_predicts_without_a_run(flow_flags, flow_run):
     plain = flow_flags | {"flow": 0, "flow_loss": 0}
     hardly = {"num_train_epochs": 1e-10, "sentence_embedding_type": "mean"}
     for name, changes in {"never": {"do_train": False}, "hardly": hardly}.items():
@@ -157,9 +157,20 @@ def test_what_has_learned_nothing_predicts_without_a_run(flow_flags, flow_run, c
         exp_name="started",
         init_checkpoint=str(flow_run / "model.ckpt-12"),
     )
-    assert "is untrained" not in caplog.text
-    run_dir = small_runs.run(flow_flags, do_train=False, exp_name="no_run")
-    assert f"{run_dir} has no checkpoint: its flow is untrained" in caplog.text
+
+
+def test_a_flow_that_nothing_trained_is_not_scored(flow_flags, flow_run, tiny_trio):
+    mistyped = f"{flow_run.name}x"
+    refused(
+        flow_flags, f"--exp_name: found no run in {flow_run}x", f"did you mean {flow_run.name}?",
+        do_train=False, exp_name=mistyped,
+    )  # fmt: skip
+    assert not flow_run.with_name(mistyped).exists()
+    without_hub = {name: value for name, value in flow_flags.items() if name != "bert_hub"}
+    refused(
+        without_hub | tiny_trio, "--init_checkpoint: found no flow in",
+        do_train=False, exp_name="no_flow",
+    )  # fmt: skip
 
 
 _KILLED_AT_STEP_4 = """
