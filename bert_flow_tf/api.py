@@ -490,7 +490,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         if parts.manifest.model != self._fingerprint(None, -1):
             expected = "this encoder with this pooling, length and dtype, without a flow"
             raise UserError(f"{folder}: found embeddings of another model, expected {expected}")
-        if parts.manifest.settings.normalize_embeddings or self.encoder_normalizes:
+        if parts.manifest.settings.normalize_embeddings:
             raise UserError(f"{folder}: found normalized embeddings, expected unnormalized ones")
         return parts
 

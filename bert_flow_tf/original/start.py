@@ -65,6 +65,9 @@ def check_flow_is_trained(settings: RunSettings) -> None:
         return
     if settings.training.do_train or not settings.scoring.scores:
         return
+    if settings.scores_checkpoint_alone:
+        expected = "expected a checkpoint with a flow, or --flow=0"
+        raise ArgumentError(f"init_checkpoint: missing, {expected}")
     folder = settings.output_dir
     if not is_run(folder) and not any(folder.glob("*.index")):
         expected = "expected a trained one, --init_checkpoint with a flow, or --flow=0"

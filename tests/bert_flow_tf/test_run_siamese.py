@@ -18,9 +18,11 @@ from bert_flow_tf.api import BertFlow
 from bert_flow_tf.data.scored_tasks import read_task
 from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.model.scoring import scores_of
+from bert_flow_tf.original.settings import RunSettings
+from bert_flow_tf.original.start import check_flow_is_trained
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
-from tests.refusals import refusal
+from tests.refusals import refusal, user_error
 
 # The original's flags and defaults; None where it has none, or where the vocabulary decides.
 ORIGINAL_FLAGS = {
@@ -159,6 +161,7 @@ def test_what_has_learned_nothing_predicts_without_a_run(flow_flags, flow_run):
     )
 
 
+@pytest.mark.differs("A flow without a checkpoint")
 def test_a_flow_that_nothing_trained_is_not_scored(flow_flags, flow_run, tiny_trio):
     mistyped = f"{flow_run.name}x"
     refused(
@@ -166,6 +169,9 @@ def test_a_flow_that_nothing_trained_is_not_scored(flow_flags, flow_run, tiny_tr
         do_train=False, exp_name=mistyped,
     )  # fmt: skip
     assert not flow_run.with_name(mistyped).exists()
+    scored_alone = {"do_train": False, "do_predict": False, "do_eval": False, "do_senteval": True}
+    with user_error("init_checkpoint: missing"):
+        check_flow_is_trained(RunSettings.of(**flow_flags | scored_alone | {"exp_name": None}))
     without_hub = {name: value for name, value in flow_flags.items() if name != "bert_hub"}
     refused(
         without_hub | tiny_trio, "--init_checkpoint: found no flow in",

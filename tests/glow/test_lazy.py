@@ -44,5 +44,7 @@ with warnings.catch_warnings(record=True) as shown, quiet_import():
     warn("google.api_core", UserWarning, "another")
 print(*(str(one.message) for one in shown), sep=", ")
 """
-    done = subprocess.check_output([sys.executable, "-c", code], text=True)
+    # The scripts set this variable.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    done = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
     assert done == "In a later version, another\n"

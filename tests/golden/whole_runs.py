@@ -191,7 +191,7 @@ def replay(
             f"{parent}: found {len(examples)} pairs of {task.name}, expected {path.name}'s "
             f"{run.pairs}"
         )
-    logging.info("replaying %s, %d steps", path.name, run.steps)
+    print(f"replaying {path.name}, {run.steps} steps", file=sys.stderr, flush=True)
     model = start_model(run, theirs, _without_dropout(resolve_encoder(bert_hub=run.bert_hub)))
     losses = train(model, run, examples.take(range(run.pairs)), task, theirs["order"])
     test, gold = (
