@@ -150,8 +150,8 @@ def train_on_ray(
                 use_gpu="GPU" in ray.cluster_resources(),
                 resources_per_worker={"CPU": threads},
             ),
-            # type: ignore[call-arg]  # ray.train has an older version's types
-            run_config=RunConfig(
+            # The types of ray.train are those of an older version.
+            run_config=RunConfig(  # type: ignore[call-arg]
                 # A temporary folder is enough, because the run has its own checkpoints.
                 storage_path=folder,
                 failure_config=FailureConfig(max_failures=restarts),
