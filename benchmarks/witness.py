@@ -20,7 +20,8 @@ import sys
 import numpy as np
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration import learning
+from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.calibration.witness import Witness, witness
 from bert_flow_tf.data.scored_tasks import read_task
@@ -106,16 +107,19 @@ def hubness(near: np.ndarray) -> float:
 def case(encode, learned: list[str], pairs: Pairs, method: str) -> dict[str, float]:
     """Return the measures of a calibration, before and after it."""
     settings = FitSettings(method=method)
-    kept, held_out = fitting.hold_out(learned, settings)
-    dev = encode(held_out)
-    u = encode(kept)
-    calibration, *_ = fitting.learn(settings, u, len(u), dev, False)
+    kept, rows = learning.hold_out(learned, settings)
+    u = encode(learned)
+    held_out = [learned[row] for row in rows]
+    dev = u[rows]
+    calibration = learning.learn(
+        find_method(method), settings, u[kept], learning.HeldOut(held_out, dev), False
+    ).calibration
 
     def calibrate(x: np.ndarray) -> np.ndarray:
         return np.asarray(calibration.forward(x))
 
     values: dict[str, float] = {}
-    found = witness(encode, calibrate, held_out)
+    found = witness(encode, np.asarray, calibrate, held_out)
     values |= {
         "mixtures_before": found.before,
         "mixtures_after": found.after,

@@ -11,14 +11,16 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.base import CalibratedEncoder
+from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
+from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.records import Scores
+from bert_flow_tf.evaluation.records import Scores, model_in_words
 from bert_flow_tf.evaluation.similarities import (
     ENCODE_PRECISIONS,
     FUNCTIONS,
@@ -66,7 +68,7 @@ class BertFlow(CalibratedEncoder, Embedder):
     The arguments are those of `model.embedder.Embedder`.
 
     Attributes:
-      history_: `calibration.learning.History` of the last `fit` or `fit_dataset`; after
+      history_: `calibration.history.History` of the last `fit` or `fit_dataset`; after
         `from_pretrained`, its `verdict`, or None.
     """
 
@@ -299,12 +301,16 @@ class BertFlow(CalibratedEncoder, Embedder):
     # The base class of calibrations, which comes first, reduces nothing.
     reduce = Embedder.reduce
 
-    def check_method(self, method: str) -> None:
-        if self.low_dim > 0 and method != FitSettings.method:
+    def check_method(self, method: Method) -> None:
+        if self.low_dim > 0 and not method.flow:
             raise ArgumentError(
-                f"low_dim: found {self.low_dim} with the method {method}; averages of its channels "
-                "mean nothing, so leave it out"
+                f"low_dim: found {self.low_dim} with the method {method.name}; averages of its "
+                "channels mean nothing, so leave it out"
             )
+
+    def described(self) -> tuple[ModelRecord, str]:
+        record = msgspec.structs.replace(self.record, flow=None)
+        return record, model_in_words(record)
 
     def encode_dataset(
         self,
@@ -399,7 +405,7 @@ class BertFlow(CalibratedEncoder, Embedder):
             )
         return a, b
 
-    def evaluate(self, on: fitting.Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
+    def evaluate(self, on: Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
         """Return the scores that `bert-flow evaluate` prints.
 
         Args:
@@ -411,7 +417,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         elif on and isinstance(on[0], ScoredTask):
             tasks = [task for task in on if isinstance(task, ScoredTask)]
         else:
-            a, b, scores = fitting.checked_pairs(on)
+            a, b, scores = checked_pairs(on)
             tasks = [pairs_task(list(a), list(b), scores)]
         return scores_of("BertFlow.evaluate", self, tasks)
 
@@ -443,7 +449,7 @@ class BertFlow(CalibratedEncoder, Embedder):
             )
         self._similarity_fn_name = name
 
-    def _set_fitted(self: Self, fitted: fitting.Fitted) -> Self:
+    def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
         record = msgspec.structs.replace(
@@ -459,18 +465,18 @@ class BertFlow(CalibratedEncoder, Embedder):
         folder: str | os.PathLike,
         settings: FitSettings | None = None,
         *,
-        pairs: fitting.Pairs | None = None,
+        pairs: Pairs | None = None,
         show_progress_bar: bool | None = None,
     ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
-        pairs = None if pairs is None else fitting.checked_pairs(pairs)
+        pairs = None if pairs is None else checked_pairs(pairs)
         parts = self.parts(folder)
         settings = settings or FitSettings()
         if settings.method != FitSettings.method:
             raise ArgumentError(
                 f"method: found {settings.method} with a folder of embeddings, expected flow"
             )
-        fitted = fitting.fitted(
+        fitted = learning.fit_blocks(
             self.encode_pooled,
             parts.blocks,
             parts.rows,

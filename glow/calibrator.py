@@ -44,6 +44,7 @@ class FlowTrainer:
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
         self.flow = flow
+        self.held_out_losses: dict[int, float] = {}
         self._fixed_forward: Forward | None = None
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
@@ -80,9 +81,10 @@ class FlowTrainer:
 
         The losses, float32 [steps], are from before each step, in bits per dimension. An exception
         changes nothing. With `held_out` [m, D], end where these rows are most likely; the losses
-        are those of the steps up to there.
+        are those of the steps up to there, and `held_out_losses` has the held-out rows' by step.
         """
         state = self.state()
+        self.held_out_losses = {}
         self._fixed_forward = None
         losses: list[float] = []
         best = (math.inf, 0, state)
@@ -101,11 +103,11 @@ class FlowTrainer:
                         )
                     losses.extend(step_losses)
                     progress.update(len(stack))
-                    if (
-                        held_out is not None
-                        and (loss := np.mean(self.flow.bits_per_dim(held_out))) < best[0]
-                    ):
-                        best = (loss, len(losses), self.state())
+                    if held_out is not None:
+                        loss = float(np.mean(self.flow.bits_per_dim(held_out)))
+                        self.held_out_losses[len(losses)] = loss
+                        if loss < best[0]:
+                            best = (loss, len(losses), self.state())
             if held_out is not None:
                 if not best[1]:
                     raise ValueError("held_out: found no finite loss, expected one")
@@ -167,6 +169,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       n_steps_: number of steps taken.
       losses_: float32 [n_steps_], the mean of `bits_per_dim` over each step's batch, before the
         step.
+      held_out_losses_: the mean of `bits_per_dim` over the rows `held_out` of `fit`, by step; also
+        of steps after the one at which training ended.
     """
 
     def __init__(
@@ -297,6 +301,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _set_fitted(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
         self.losses_ = losses
         self.n_steps_ = len(losses)
+        self.held_out_losses_ = trainer.held_out_losses
         self._trainer = trainer
         self.flow_ = trainer.flow
         self.config_ = trainer.flow.config

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
+from glow.calibration import AffineMap
 from glow.config import COUPLINGS, NETWORKS, GlowConfig
 from glow.coupling import Coupling, MakeNetwork, conv_network, halves
 from glow.folded import DenseLayer, FoldedFlow, dense_layers
@@ -264,13 +265,21 @@ class Glow(tf.Module):
             raise ValueError("couplings or networks of one's own are not dense layers")
         return dense_layers(self.walk, self.event_size, self.config)
 
-    def folded(self) -> FoldedFlow | None:
-        """Return a `FoldedFlow` of the variables, or None without such a form."""
+    def folded(self, before: AffineMap | None = None) -> FoldedFlow | None:
+        """Return a `FoldedFlow` of the variables, or None without such a form.
+
+        It includes the affine map `before` the flow, if one is given.
+        """
         is_additive = self.config.coupling == "additive" and self._is_built_in()
         if not is_additive or not self.config.permutation:
             return None
+        affine = {} if before is None else before.variables_by_path
         return FoldedFlow(
-            self.variables, self.walk, self.event_size, self.levels[0][-1].network.activate
+            (*affine.values(), *self.variables),
+            self.walk,
+            self.event_size,
+            self.levels[0][-1].network.activate,
+            (affine["mean"].numpy(), affine["matrix"].numpy()) if affine else None,
         )
 
     def fixed_forward(self) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -14,6 +14,7 @@ from glow.arrays import check_arrays
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 from glow.flow import Glow
+from glow.whitened import Flow, WhitenedFlow
 
 CONFIG_FILE = "calibration.json"
 ARRAYS_FILE = "calibration.npz"
@@ -26,6 +27,7 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
     values = {
         "event_size": calibration.event_size,
         "config": None if config is None else config.to_dict(),
+        "whitened": isinstance(calibration, WhitenedFlow),
     }
     pathlib.Path(folder, CONFIG_FILE).write_text(
         f"{json.dumps(values, indent=2)}\n", encoding="utf-8"
@@ -33,9 +35,16 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
     write_variables(pathlib.Path(folder, ARRAYS_FILE), calibration)
 
 
+def check_exportable(calibration: Calibration) -> None:
+    """Raise `ValueError` for a map without variables, which no file can hold."""
+    if not calibration.variables_by_path:
+        raise ValueError("calibration: found no variables, expected a flow or an affine map")
+
+
 def check_savable(calibration: Calibration) -> None:
-    """Raise `ValueError` for a network that no registry names."""
-    if isinstance(calibration, Glow) and calibration.unregistered is not None:
+    """Raise `ValueError` for a network that no registry names, or a map without variables."""
+    check_exportable(calibration)
+    if isinstance(calibration, Flow) and calibration.unregistered is not None:
         name = calibration.unregistered
         register = f"glow.config.NETWORKS[NAME] = 'module:{name}'"
         raise ValueError(f"network: found {name}, expected one that is registered: {register}")
@@ -63,15 +72,32 @@ def read_variables(path: str | os.PathLike, calibration: Calibration) -> None:
         variable.assign(arrays[name])
 
 
+def new_calibration(
+    config: GlowConfig | None, event_size: int, *, is_whitened: bool, seed: int = 0
+) -> Calibration:
+    """Return a calibration with initial values.
+
+    Args:
+      config: of the flow; None for an affine map.
+      is_whitened: True for a flow behind a whitening.
+    """
+    if config is None:
+        return AffineMap(event_size)
+    flow = Glow(config, event_size, seed=seed)
+    return WhitenedFlow(AffineMap(event_size), flow) if is_whitened else flow
+
+
 def read_calibration(folder: str | os.PathLike) -> Calibration:
     """Return the calibration of a folder; raise `ValueError` for other files."""
     path = pathlib.Path(folder, CONFIG_FILE)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         config = values["config"]
-        size = int(values["event_size"])
-        calibration: Calibration = (
-            AffineMap(size) if config is None else Glow(GlowConfig(**config), size, seed=0)
+        calibration = new_calibration(
+            None if config is None else GlowConfig(**config),
+            int(values["event_size"]),
+            # Folders of the first versions have no such key.
+            is_whitened=values.get("whitened", False),
         )
         path = path.with_name(ARRAYS_FILE)
         read_variables(path, calibration)

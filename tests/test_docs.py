@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from benchmarks import paper_analyses
 from bert_flow_tf import BertFlow, sample_data
-from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration import flow_training, history, learning
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
 from bert_flow_tf.original.settings import RunSettings
@@ -114,7 +114,7 @@ def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder
         [flags["train_batch_size"], 2 * flags["train_batch_size"]],
         [batch],
     ]
-    assert figures("epochs") == [[flags["num_train_epochs"], 1], [1, fitting._ENOUGH_STEPS]]
+    assert figures("epochs") == [[flags["num_train_epochs"], 1], [1, flow_training.DEFAULT_STEPS]]
     assert figures("optimiser")[0] == [1, optimizer.DECAY_RATE, optimizer.CLIP_NORM]
     assert figures("learning rate of the flow") == [[flags["flow_learning_rate"]], [rate]]
     assert figures("encoder")[0] == [0, flags["learning_rate"], flags["warmup_proportion"]]
@@ -122,8 +122,8 @@ def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder
     assert figures("longest sentence") == [[flags["max_seq_length"]], [256]] and length <= 256
     assert figures("held out")[1] == [
         of_fit["dev_fraction"],
-        fitting._ENOUGH_HELD_OUT,
-        fitting._HELD_OUT[-1],
+        history.ENOUGH_FOR_THRESHOLD,
+        learning._MOST_HELD_OUT,
     ]
 
 

@@ -1,15 +1,54 @@
-"""Calibrations of embeddings that are affine maps.
+"""Calibrations of embeddings that are affine maps, as scikit-learn's transformers.
 
 A deviation is *negligible* if it can be rounding alone, see `glow.constant_channels`.
 """
 
+import dataclasses
+from typing import Any, NamedTuple, TypeVar
+
 import numpy as np
 
 from glow.constant_channels import negligible_channels, negligible_deviation
+from glow.user_warnings import warn_user
+
+Self = TypeVar("Self", bound="AffineMethod")
 
 
-def affine_calibration(method: str, embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Learn `(x - mean) @ matrix` on embeddings [n, D]; return mean and matrix.
+class AffineMethod:
+    """A map `(x - mean) @ matrix` that is learned from embeddings.
+
+    Attributes:
+      mean_, matrix_: float64 [D] and [D, d].
+      choice_: what `fit` chose and why; "" where there is nothing to choose.
+    """
+
+    mean_: np.ndarray
+    matrix_: np.ndarray
+    choice_ = ""
+
+    def fit(self: Self, X: np.ndarray, y: None = None) -> Self:
+        """Learn from embeddings [n, D]; `y` is ignored.
+
+        Raises:
+          ValueError: the embeddings are too few, or do not vary.
+        """
+        self.mean_, self.matrix_ = self.learn(np.asarray(X, np.float64))
+        if not np.isfinite(self.matrix_).all():
+            raise ValueError("found embeddings that do not vary, expected different ones")
+        return self
+
+    def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and matrix for embeddings, float64 [n, D]."""
+        raise NotImplementedError
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        """Return calibrated embeddings [n, d]."""
+        return (X - self.mean_) @ self.matrix_
+
+
+@dataclasses.dataclass
+class NullTopDirections(AffineMethod):
+    """Standard normalization, removal of the top singular vectors, or both.
 
     - `sn`: standard normalization of each channel (Li et al. 2020, Table 5). A channel of
       negligible deviation is divided by 1, so that it stays near zero.
@@ -17,44 +56,150 @@ def affine_calibration(method: str, embeddings: np.ndarray) -> tuple[np.ndarray,
       centred. Mu and Viswanath 2018, cited by the paper, subtract the mean first; but the paper
       describes only the projection, and subtracts a mean only in the row SN + NATSV, here
       `sn+natsv-K`.
-    - `whitening`, `whitening-D`: `(x - mean) U Λ^(-1/2)`, with the covariance's eigenvectors U and
-      eigenvalues Λ, in descending order; its leading D columns. Directions of negligible deviation
-      become 0 (Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster
-      Retrieval", algorithm 1).
-    - `soft-whitening-E`: whitening with E times the mean eigenvalue added to all of them. Then no
-      direction becomes 0, and the rows may be fewer than the channels.
-
-    Raises:
-      ValueError: `natsv-K` would remove every direction.
     """
-    x = np.asarray(embeddings, np.float64)
-    kind, _, number = method.rpartition("-") if method[-1].isdigit() else (method, "", "")
-    if kind == "soft-whitening":
-        return _whitening(x, float(number))
-    if kind == "whitening":
-        mean, matrix = _whitening(x)
-        return mean, matrix[:, : int(number) if number else None]
-    mean, scale = np.zeros(x.shape[1]), np.ones(x.shape[1])
-    if kind.startswith("sn"):
-        mean, scale = x.mean(axis=0), np.where(negligible_channels(x), 1.0, x.std(axis=0))
-    matrix = np.diag(1.0 / scale)
-    if number:
-        if int(number) >= len(scale):
-            raise ValueError(
-                f"found {number} directions to remove, expected fewer than the {len(scale)} "
-                "channels"
+
+    count: int = 0
+    normalizes: bool = False
+
+    def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        width = x.shape[1]
+        mean = np.zeros(width)
+        scale = np.ones(width)
+        if self.normalizes:
+            mean = x.mean(axis=0)
+            scale = np.where(negligible_channels(x), 1.0, x.std(axis=0))
+        matrix = np.diag(1.0 / scale)
+        if self.count:
+            if self.count >= width:
+                raise ValueError(
+                    f"found {self.count} directions to remove, expected fewer than the {width} "
+                    "channels"
+                )
+            x = (x - mean) / scale
+            top = np.linalg.eigh(x.T @ x)[1][:, -self.count :]
+            matrix -= matrix @ top @ top.T
+        return mean, matrix
+
+
+@dataclasses.dataclass
+class Whitening(AffineMethod):
+    """Whitening, `(x - mean) U Λ^(-1/2)`, of all or of the first directions.
+
+    U are the covariance's eigenvectors and Λ its eigenvalues, in descending order. Directions of
+    negligible deviation become 0 (Su et al. 2021, "Whitening Sentence Representations for Better
+    Semantics and Faster Retrieval", algorithm 1).
+
+    Args:
+      directions: the number of leading columns that are kept; None for all.
+    """
+
+    directions: int | None = None
+
+    def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        width = x.shape[1]
+        kept = self.directions or width
+        name = "whitening" if self.directions is None else f"whitening-{kept}"
+        if kept > width:
+            raise ValueError(f"found {name}, expected at most the {width} channels")
+        rows = len(distinct_rows(x))
+        if rows <= width:
+            expected = f"expected more than the {width} channels, or soft-whitening-0.1"
+            raise ValueError(f"found {rows:,} different sentences for {name}, {expected}")
+        if rows < 2 * kept:
+            meaning = (
+                f"fewer than twice the {kept} directions of {name} fit these better than others"
             )
-        x = (x - mean) / scale
-        top = np.linalg.eigh(x.T @ x)[1][:, -int(number) :]
-        matrix -= matrix @ top @ top.T
-    return mean, matrix
+            warn_user(f"fit: found {rows:,} different sentences; {meaning}")
+        found = spectrum(x)
+        return found.mean, whitening_matrix(found)[:, :kept]
 
 
-def _whitening(x: np.ndarray, softness: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    mean = x.mean(axis=0)
+@dataclasses.dataclass
+class SoftWhitening(AffineMethod):
+    """Whitening with `softness` times the mean eigenvalue added to all of them.
+
+    No direction becomes 0, and the rows may be fewer than the channels.
+    """
+
+    softness: float
+
+    def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = spectrum(x)
+        return found.mean, whitening_matrix(found, self.softness)
+
+
+class FullRankWhitening(AffineMethod):
+    """Whitening that maps no direction to 0, for a flow behind it.
+
+    It is soft, with a softness of .1, where the different rows are fewer than twice the channels,
+    or a direction's deviation is negligible.
+    """
+
+    def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = spectrum(x)
+        is_certain = len(distinct_rows(x)) >= 2 * x.shape[1]
+        varies = np.sqrt(found.values) > found.negligible
+        softness = 0.0 if is_certain and varies.all() else 0.1
+        return found.mean, whitening_matrix(found, softness)
+
+
+class Spectrum(NamedTuple):
+    """The mean [D], and the covariance's eigenvalues [D], descending, and vectors [D, D]."""
+
+    mean: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+
+    @property
+    def negligible(self) -> np.ndarray:
+        """The deviation up to which a direction can be rounding alone."""
+        typical = np.sqrt(self.values.mean())
+        return negligible_deviation(typical, np.sqrt(np.mean(self.mean**2)))
+
+
+def spectrum(x: np.ndarray) -> Spectrum:
+    """Return the spectrum of embeddings [n, D]."""
     values, vectors = np.linalg.eigh(np.cov(x, rowvar=False))
-    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-    kept = bool(softness) | (
-        np.sqrt(values) > negligible_deviation(np.sqrt(values.mean()), np.sqrt(np.mean(mean**2)))
-    )
-    return mean, vectors * (kept / np.sqrt(np.where(kept, values, 1.0) + softness * values.mean()))
+    return Spectrum(x.mean(axis=0), np.maximum(values[::-1], 0.0), vectors[:, ::-1])
+
+
+def whitening_matrix(found: Spectrum, softness: float = 0.0) -> np.ndarray:
+    """Return the matrix [D, D] that whitens, or whitens softly."""
+    kept = bool(softness) | (np.sqrt(found.values) > found.negligible)
+    safe = np.where(kept, found.values, 1.0)
+    return found.vectors * (kept / np.sqrt(safe + softness * found.values.mean()))
+
+
+def distinct_rows(x: np.ndarray) -> np.ndarray:
+    """Return the different rows of `x` [n, D], in their order."""
+    return x[list({row.tobytes(): i for i, row in reversed(list(enumerate(x)))}.values())[::-1]]
+
+
+def participation_ratio(variances: np.ndarray, rows: int, width: int) -> float:
+    """Return the number of directions of equal variance with the same spread.
+
+    It is the square of the variances' sum over the sum of their squares, at most the `width` D. For
+    `rows` draws from an isotropic space, 1 / ratio is 1 / D + 1 / (rows - 1), so the second term
+    is subtracted.
+    """
+    inverse = np.sum(variances**2) / max(variances.sum() ** 2, 1e-30) - 1 / (rows - 1)
+    return float(min(1 / max(inverse, 1e-9), width))
+
+
+def affine_form(transformer: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return mean [D] and matrix [D, d] of a fitted transformer, None if it is not affine.
+
+    A transformer of another library is affine if the images of zero and of the unit vectors
+    determine its images of the embeddings `x` [n, D].
+    """
+    if isinstance(transformer, AffineMethod):
+        return transformer.mean_, transformer.matrix_
+    width = x.shape[1]
+    offset = np.asarray(transformer.transform(np.zeros([1, width])), np.float64)
+    matrix = np.asarray(transformer.transform(np.eye(width)), np.float64) - offset
+    expected = np.asarray(transformer.transform(x), np.float64)
+    largest = np.abs(expected).max(initial=1e-30)
+    if np.abs(x @ matrix + offset - expected).max() > 1e-4 * largest:
+        return None
+    # The mean is a row whose image is zero.
+    return np.linalg.lstsq(matrix.T, -offset[0], rcond=None)[0], matrix

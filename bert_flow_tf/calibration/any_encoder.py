@@ -10,20 +10,30 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.calibration import learning as fitting
-from bert_flow_tf.calibration.base import DEFAULT_METHODS, CalibratedEncoder
+from bert_flow_tf.calibration import learning
+from bert_flow_tf.calibration.base import CalibratedEncoder
+from bert_flow_tf.calibration.comparison import Comparison
+from bert_flow_tf.calibration.history import History
+from bert_flow_tf.calibration.judgement import Pairs
+from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
-from bert_flow_tf.calibration.witness import Compared
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
+from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.embedder import record_of_own, warn_if_harmful
 from bert_flow_tf.records import CalibrationRecord, Result, Training, Verdict, made_by
 from bert_flow_tf.settings import suggesting_arguments
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
 from glow.folded import DenseLayer
-from glow.saved import check_savable, read_calibration, write_calibration, write_export
+from glow.saved import (
+    check_exportable,
+    check_savable,
+    read_calibration,
+    write_calibration,
+    write_export,
+)
 
 RECORD_FILE = "record.json"
 # The library writes a model's files and these modules; a folder with any other file is not
@@ -52,7 +62,7 @@ class Calibrated(CalibratedEncoder):
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
       calibration: the flow or affine map.
       record: its method, configuration and training.
-      history_: `calibration.learning.History` of `calibrate`, or its `verdict` after
+      history_: `calibration.history.History` of `calibrate`, or its `verdict` after
         `load_calibration`.
     """
 
@@ -61,7 +71,7 @@ class Calibrated(CalibratedEncoder):
         encoder: Encoder,
         calibration: Calibration | None,
         record: CalibrationRecord,
-        history: fitting.History | Verdict | None,
+        history: History | Verdict | None,
         *,
         normalize: bool = False,
     ) -> None:
@@ -84,16 +94,26 @@ class Calibrated(CalibratedEncoder):
         self,
         calibration: Calibration | None,
         record: CalibrationRecord,
-        history: fitting.History | Verdict | None,
+        history: History | Verdict | None,
     ) -> None:
         self._calibration = calibration
         self.record = record
         self.history_ = history
         self._forward: Forward = np.asarray if calibration is None else calibration.fixed_forward()
 
-    def _set_fitted(self: Self, fitted: fitting.Fitted) -> Self:
+    def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         self._set(fitted.calibration, fitted.record, fitted.history)
         return self
+
+    @property
+    def may_witness(self) -> bool:  # type: ignore[override]  # the base has a constant
+        """True for a transformer; the study of docs/witness.md has no other encoders."""
+        modules = self.encoder.children() if hasattr(self.encoder, "children") else ()
+        return any(hasattr(module, "auto_model") for module in modules)
+
+    def described(self) -> tuple[None, str]:
+        name = getattr(self.encoder, "__name__", type(self.encoder).__name__)
+        return None, name
 
     def encode_pooled(self, sentences: Iterable[str], label: str = "") -> np.ndarray:
         """Return the encoder's own embeddings, float32 [n, D]; `label` is ignored."""
@@ -150,6 +170,8 @@ class Calibrated(CalibratedEncoder):
             layers.
         """
         path = pathlib.Path(path)
+        with reading(path, "a calibration that can be exported"):
+            check_exportable(self.calibration)
         warn_if_harmful("export", self.record)
         if format == "sentence-transformers":
             if not hasattr(self.encoder, "_modules"):
@@ -210,8 +232,9 @@ def calibrate(
     encoder: Encoder,
     sentences: Iterable[str],
     *,
-    method: str = FitSettings.method,
-    pairs: fitting.Pairs | None = None,
+    method: Any = FitSettings.method,
+    pairs: Pairs | None = None,
+    metric: str | None = None,
     normalize: bool = False,
     flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
     epochs: float | None = FitSettings.epochs,
@@ -242,6 +265,7 @@ def calibrate(
         sentences,
         method=method,
         pairs=pairs,
+        metric=metric,
         flow_model_config=flow_model_config,
         epochs=epochs,
         batch_size=batch_size,
@@ -255,33 +279,38 @@ def calibrate(
 def compare(
     encoder: Encoder,
     sentences: Iterable[str],
-    methods: Sequence[str] = DEFAULT_METHODS,
+    methods: Sequence[Any] = DEFAULT_METHODS,
     *,
-    pairs: fitting.Pairs | None = None,
+    pairs: Pairs | None = None,
+    metric: str | None = None,
     settings: FitSettings | None = None,
     show_progress_bar: bool | None = None,
-) -> list[Compared]:
-    """Learn several calibrations of an encoder; return their figures.
-
-    The first row is the encoder as it is; `calibration.witness.recommended` picks a row.
+) -> Comparison:
+    """Learn several calibrations of an encoder; recommend one.
 
     Args:
       encoder: a `BertFlow`, whose flow is ignored, or as in `calibrate`.
-      pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
-      settings: the flow's; `method` is ignored.
 
-    The errors are those of `BertFlow.fit`.
+    The other arguments, the result and the errors are those of `BertFlow.compare`.
 
         >>> words = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
         >>> def codes(texts):
         ...     return np.array([[ord(text[0]), ord(text[1])] for text in texts])
-        >>> [row.method for row in compare(codes, words, ["sn", "whitening"])]
-        ['none', 'sn', 'whitening']
+        >>> comparison = compare(codes, words, ["auto", "sn", "whitening"])
+        >>> [row.method for row in comparison.rows]
+        ['none', 'auto', 'sn', 'whitening']
+        >>> comparison.recommended
+        'none'
     """
     known = isinstance(encoder, CalibratedEncoder)
     learner = encoder if known else Calibrated(encoder, None, _UNKNOWN, None)
     return learner.compare(
-        sentences, methods, pairs=pairs, settings=settings, show_progress_bar=show_progress_bar
+        sentences,
+        methods,
+        pairs=pairs,
+        metric=metric,
+        settings=settings,
+        show_progress_bar=show_progress_bar,
     )
 
 
@@ -289,7 +318,7 @@ def calibrate_array(
     embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False
 ) -> Calibrated:
     """Learn a calibration of embeddings [n, D]; its verdict is "not judged"."""
-    fitted = fitting.fit_array(_array(embeddings), settings)
+    fitted = learning.fit_array(_array(embeddings), find_method(settings.method), settings)
     return Calibrated(None, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
 
 
@@ -315,7 +344,7 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
 def _encode(
     encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None
 ) -> np.ndarray:
-    texts = fitting.sentence_list(sentences)
+    texts = sentence_list(sentences)
     # A `SentenceTransformer` is callable too, on tensors.
     call: Any = getattr(encoder, "encode", encoder)
     if isinstance(encoder, str) or not callable(call):

@@ -6,15 +6,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf.calibration import learning
+from bert_flow_tf.calibration.comparison import Comparison, recommend
+from bert_flow_tf.calibration.history import History
+from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
+from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.calibration.thresholds import threshold
-from bert_flow_tf.calibration.witness import Compared
-from bert_flow_tf.records import Threshold, Verdict
+from bert_flow_tf.files.sentence_files import sentence_list
+from bert_flow_tf.records import ModelRecord, Threshold, Verdict, made_by
 from bert_flow_tf.settings import chosen, suggesting_arguments
 
 Self = TypeVar("Self", bound="CalibratedEncoder")
-DEFAULT_METHODS = ("whitening", "soft-whitening-0.1", "flow")
 
 
 class CalibratedEncoder:
@@ -23,10 +26,12 @@ class CalibratedEncoder:
     A subclass defines how texts are encoded, with the calibration and before it.
 
     Attributes:
-      history_: `calibration.learning.History` of the last `fit`; after loading, its `verdict`.
+      history_: `calibration.history.History` of the last `fit`; after loading, its `verdict`.
+      may_witness: True for the kinds of encoder that the study of docs/witness.md has.
     """
 
-    history_: fitting.History | Verdict | None = None
+    history_: History | Verdict | None = None
+    may_witness = True
     encode: Callable[..., Any]
     encode_query: Callable[..., Any]
     encode_document: Callable[..., Any]
@@ -36,10 +41,14 @@ class CalibratedEncoder:
         """Return what follows the calibration of [n, D]; here, nothing."""
         return z
 
-    def check_method(self, method: str) -> None:
+    def check_method(self, method: Method) -> None:
         """Raise `ArgumentError` for a method that does not fit the encoder."""
 
-    def _set_fitted(self: Self, fitted: fitting.Fitted) -> Self:
+    def described(self) -> tuple[ModelRecord | None, str]:
+        """Return the encoder's record without a calibration, if it has one, and its words."""
+        raise NotImplementedError
+
+    def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         raise NotImplementedError
 
     @suggesting_arguments
@@ -48,8 +57,9 @@ class CalibratedEncoder:
         sentences: Iterable[str],
         y: None = None,
         *,
-        method: str = FitSettings.method,
-        pairs: fitting.Pairs | None = None,
+        method: Any = FitSettings.method,
+        pairs: Pairs | None = None,
+        metric: str | None = None,
         flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
         epochs: float | None = FitSettings.epochs,
         batch_size: int = FitSettings.batch_size,
@@ -67,9 +77,12 @@ class CalibratedEncoder:
         Args:
           sentences: a repeated sentence counts each time.
           y: ignored; scikit-learn's pipelines pass it.
-          method: "flow", "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
-            `calibration.affine.affine_calibration`.
+          method: "flow"; "auto", see `calibration.auto`; "whitening[-D]", "soft-whitening-E", "sn",
+            "natsv-K" or "sn+natsv-K", see `calibration.affine`; or an object with scikit-learn's
+            `fit` and `transform`, such as `PCA(128, whiten=True)` or a `glow.FlowCalibrator`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
+          metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
+            first for graded scores, and the others for labels 0 and 1.
           flow_model_config: name of a shipped configuration, or a JSON file.
           epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most
             likely.
@@ -84,13 +97,19 @@ class CalibratedEncoder:
             is not finite.
         """
         flow_model_config = os.fspath(flow_model_config)
-        self.check_method(method)
-        fitted = fitting.fit_sentences(
+        found = find_method(method)
+        method = found.name if isinstance(method, str) else FitSettings.method
+        self.check_method(found)
+        checked = _checked(pairs, metric)
+        fitted = learning.fit_sentences(
             self.encode_pooled,
             sentences,
+            found,
             chosen(FitSettings, locals()),
-            pairs,
+            checked,
+            metric=metric,
             reduce=self.reduce,
+            may_witness=self.may_witness,
             show_progress_bar=show_progress_bar,
         )
         return self._set_fitted(fitted)
@@ -98,31 +117,58 @@ class CalibratedEncoder:
     def compare(
         self,
         sentences: Iterable[str],
-        methods: Sequence[str] = DEFAULT_METHODS,
+        methods: Sequence[Any] = DEFAULT_METHODS,
         *,
-        pairs: fitting.Pairs | None = None,
+        pairs: Pairs | None = None,
+        metric: str | None = None,
         settings: FitSettings | None = None,
         show_progress_bar: bool | None = None,
-    ) -> list[Compared]:
-        """Learn several calibrations of the encoder, and change none; return their figures.
+    ) -> Comparison:
+        """Learn several calibrations of the encoder, and change none; recommend one.
 
-        The first row is the encoder as it is; `calibration.witness.recommended` picks a row. The
-        model's own calibration is ignored.
+        The first of the result's `rows` is the encoder as it is, `recommended` is the method to
+        take, and `str` gives a table. The model's own calibration is ignored.
 
         Args:
+          methods: names or objects, as `fit`'s `method`.
           pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
+          metric: see `fit`.
           settings: the flow's; `method` is ignored.
 
         The errors are those of `fit`.
         """
-        return fitting.compare(
+        found = [find_method(method) for method in methods]
+        for method in found:
+            self.check_method(method)
+        checked = _checked(pairs, metric)
+        settings = settings or FitSettings()
+        texts = sentence_list(sentences)
+        rows = learning.compare(
             self.encode_pooled,
-            sentences,
-            methods,
-            settings or FitSettings(),
-            pairs,
+            texts,
+            found,
+            settings,
+            checked,
+            metric=metric,
             reduce=self.reduce,
+            may_witness=self.may_witness,
             show_progress_bar=show_progress_bar,
+        )
+        count = len(checked[2]) if checked else 0
+        deciding = deciding_measures(checked[2], metric)[0] if checked else "spearman"
+        recommended, reason = recommend(rows, count, deciding)
+        record, words = self.described()
+        return Comparison(
+            made_by=made_by("compare"),
+            model=record,
+            encoder=words,
+            sentences=len(texts),
+            pairs=count,
+            metric=deciding,
+            flow_model_config=settings.flow_model_config,
+            rows=rows,
+            recommended=recommended,
+            reason=reason,
         )
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
@@ -136,3 +182,12 @@ class CalibratedEncoder:
     def embed_query(self, text: str) -> list[float]:
         """Return a query's embedding as a list of numbers."""
         return self.encode_query(text).tolist()
+
+
+def _checked(pairs: Pairs | None, metric: str | None) -> Pairs | None:
+    """Return checked pairs; raise `UserError` for others, or for a metric that does not fit."""
+    if pairs is None:
+        return None
+    checked = checked_pairs(pairs)
+    deciding_measures(checked[2], metric)
+    return checked

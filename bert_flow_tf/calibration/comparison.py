@@ -1,71 +1,232 @@
-"""Calibrations side by side: the record and its table."""
+"""Calibrations side by side: their figures, a recommendation, and the table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from bert_flow_tf.calibration.witness import Compared
+import msgspec
+
+from bert_flow_tf.calibration.auto import LEFT_UNCHANGED
+from bert_flow_tf.calibration.history import History
+from bert_flow_tf.calibration.judgement import Judgement
 from bert_flow_tf.files.json_files import Count
 from bert_flow_tf.records import ModelRecord, Result
 from bert_flow_tf.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
 
 
-class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
-    """Results of `bert-flow compare`; `model` has no calibration."""
+class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The figures of one calibration in a comparison.
 
-    model: ModelRecord | None  # None for an encoder of another library
+    Attributes:
+      spearman: on labelled pairs.
+      auc, best_f1, precision_if_rare: for labels 0 and 1; `best_f1` with its cosine, see
+        `judgement.BestF1`.
+      change, interval: of the measure that decides, from no calibration; 95 %.
+      disagreement: see `judgement.Judgement`; "" where the measures agree.
+      witness, witness_claim, mean_cosine, threshold: on held-out sentences, see `Witness` and
+        `Threshold`.
+      verdict: by the pairs, else by the witness.
+      choice: what `auto` chose.
+    """
+
+    method: str
+    spearman: float | None = None
+    change: float | None = None
+    interval: tuple[float, float] | None = None
+    auc: float | None = None
+    best_f1: tuple[float, float] | None = None
+    precision_if_rare: float | None = None
+    disagreement: str = ""
+    witness: float | None = None
+    witness_claim: str | None = None
+    mean_cosine: float | None = None
+    threshold: float | None = None
+    verdict: str | None = None
+    choice: str = ""
+
+
+class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
+    """The result of a comparison: a sequence of rows, whose `str` is a table.
+
+    Attributes:
+      model: without a calibration; None for an encoder of another library.
+      encoder: in words.
+      task: whose splits were compared on; None for sentences of one's own.
+      metric: the measure on pairs that decides, `spearman`, `auc` or `f1`.
+      rows: the encoder without a calibration, "none", then each method.
+      recommended: the method to take, or "none".
+      reason: why, in words.
+    """
+
+    model: ModelRecord | None
     encoder: str
     sentences: Count
     pairs: Count
-    task: str | None  # the task whose splits were compared on, or None for the user's own files
+    task: str | None = None
+    metric: str = "spearman"
     flow_model_config: str
     rows: list[Compared]
     recommended: str
+    reason: str = ""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Compared]:
+        return iter(self.rows)
+
+    def __getitem__(self, row: int) -> Compared:
+        return self.rows[row]
+
+    def __str__(self) -> str:
+        return comparison_table(self).to_text(missing="")
+
+
+def figures_of(method: str, history: History, *, is_after: bool) -> Compared:
+    """Return the figures before or after a calibration."""
+    judged = history.judgement
+    best = judged.best_f1[is_after] if judged and judged.best_f1 else None
+    witness = history.witness
+    change = history.change
+    isotropy = None
+    if change:
+        isotropy = change.after if is_after else change.before
+    return Compared(
+        method=method,
+        spearman=_on_pairs(judged, "spearman", is_after=is_after),
+        auc=_on_pairs(judged, "auc", is_after=is_after),
+        best_f1=(best.f1, best.cosine) if best else None,
+        precision_if_rare=best.precision_if_rare if best else None,
+        change=judged.decided.change if judged and is_after else None,
+        interval=(judged.decided.low, judged.decided.high) if judged and is_after else None,
+        disagreement=judged.disagreement if judged and is_after else "",
+        witness=(witness.after if is_after else witness.before) if witness else None,
+        witness_claim=witness.claim if witness and is_after else None,
+        mean_cosine=isotropy.mean_cosine if isotropy else None,
+        threshold=history.thresholds[is_after].cosine if history.thresholds else None,
+        verdict=history.verdict.claim if is_after and history.verdict else None,
+        choice=history.choice if is_after else "",
+    )
+
+
+def _on_pairs(judged: Judgement | None, name: str, *, is_after: bool) -> float | None:
+    measured = judged.measures.get(name) if judged else None
+    if measured is None:
+        return None
+    return measured.after if is_after else measured.before
+
+
+class Recommendation(NamedTuple):
+    """A method, or "none", and the reason in words."""
+
+    method: str
+    reason: str
+
+
+def recommend(rows: Sequence[Compared], pairs: int, metric: str = "spearman") -> Recommendation:
+    """Return the method to take.
+
+    Labelled pairs decide: the best of the methods whose verdict is "helps". If the interval of
+    none of them lies above zero, though one is better on these pairs, the pairs do not tell; then,
+    and without pairs, `auto` decides, or the witness where `auto` was not compared.
+    """
+    _, *methods = rows
+    if pairs:
+        measure = METRIC_NAMES[metric]
+        helping = [row for row in methods if row.verdict == "helps"]
+        if helping:
+            best = max(helping, key=lambda row: row.change or 0.0)
+            words = "by the labelled pairs"
+            return Recommendation(best.method, _with_disagreement(words, best))
+        best = max(methods, key=lambda row: row.change or 0.0)
+        if not best.change or best.change < 0 or best.interval is None:
+            return Recommendation("none", "by the labelled pairs")
+        low, high = (100 * bound for bound in best.interval)
+        interval = f"{100 * best.change:+.2f} (95 %: {low:+.2f} to {high:+.2f})"
+        words = f"{pairs:,} labelled pairs are too few to tell: {best.method}, {measure} {interval}"
+        return Recommendation(_by_auto(methods) or "none", words)
+    chosen = _by_auto(methods)
+    if chosen:
+        return Recommendation(chosen, "without labelled pairs")
+    claimed = [row for row in methods if row.witness_claim == "helps"]
+    best_claimed = max(claimed, key=lambda row: row.witness or 0.0, default=None)
+    return Recommendation(best_claimed.method if best_claimed else "none", "by the witness")
+
+
+def _by_auto(rows: Sequence[Compared]) -> str | None:
+    """Return what `auto` says: itself, or "none" if it changes nothing; None without it."""
+    auto = next((row for row in rows if row.method == "auto"), None)
+    if auto is None:
+        return None
+    is_worse = auto.change is not None and auto.change < 0
+    return "none" if is_worse or auto.choice.startswith(LEFT_UNCHANGED) else "auto"
+
+
+def _with_disagreement(words: str, row: Compared) -> str:
+    return f"{words}; {row.disagreement}" if row.disagreement else words
 
 
 def comparison_table(result: Comparison, published: Mapping[str, float] | None = None) -> Table:
     """Return a table of calibrations, and a last line that recommends one.
 
-    The interval is that of the change from "none".
-
     Args:
       published: the figures of the paper's Table 5 by method, to show beside these.
     """
     published = published or {}
-    rows, notes = list[list[Entry]](), list[str]()
-    before = result.rows[0].spearman
-    for row in result.rows:
-        change = None if row.spearman is None or before is None else 100 * (row.spearman - before)
-        interval = (
-            row.interval and f"95 %: {100 * row.interval[0]:+.2f} to {100 * row.interval[1]:+.2f}"
-        )
-        cut = row.best_f1 and f"at cosine {row.best_f1[1]:.2f}"
-        cells: list[Entry] = [row.method, x100(row.spearman)]
-        cells += [
-            number(change if row.interval else None, sign="+", note=interval or ""),
-            x100(row.auc),
-        ]
-        cells += [
-            number(row.best_f1 and 100 * row.best_f1[0], note=cut or ""),
-            x100(row.witness),
-            row.witness_claim,
-        ]
-        cells += [
-            number(row.mean_cosine, 3),
-            number(row.threshold, 3),
-            number(published.get(row.method)),
-        ]
-        rows.append(cells)
-    if published:
-        notes.append(f"Table 5: {NOT_COMPARABLE}.")
-    by = "labelled pairs" if result.pairs else "witness"
-    notes.append(f"recommended, by the {by}: {result.recommended}")
     columns = [
         "method",
         METRIC_NAMES["spearman"],
-        "change",
-        "AUC",
-        "best F1",
+        "change" if result.metric == "spearman" else f"change of {METRIC_NAMES[result.metric]}",
+        METRIC_NAMES["auc"],
+        METRIC_NAMES["f1"],
+        "precision at 1 in 1,000",
         "witness",
         "without labels",
+        "mean cosine",
+        "cosine of 1 in 1,000",
+        "Table 5",
     ]
+    before = result.rows[0].spearman
+    rows = [_cells(row, before, published.get(row.method)) for row in result.rows]
     title = f"{result.encoder}: {result.sentences:,} sentences, {result.pairs:,} labelled pairs"
-    return Table([*columns, "mean cosine", "cosine of 1 in 1,000", "Table 5"], rows, title, notes)
+    return Table(columns, rows, title, _notes(result, published))
+
+
+def _cells(row: Compared, before: float | None, published: float | None) -> list[Entry]:
+    interval = ""
+    change = row.change
+    if row.interval:
+        low, high = (100 * bound for bound in row.interval)
+        interval = f"95 %: {low:+.2f} to {high:+.2f}"
+    if row.interval and change is None and row.spearman and before:
+        # Records of the first versions have no change; their intervals are Spearman's.
+        change = row.spearman - before
+    f1, cut = row.best_f1 or (None, None)
+    return [
+        row.method,
+        x100(row.spearman),
+        number(None if change is None else 100 * change, sign="+", note=interval),
+        x100(row.auc),
+        number(
+            None if f1 is None else 100 * f1, note="" if cut is None else f"at cosine {cut:.2f}"
+        ),
+        x100(row.precision_if_rare),
+        x100(row.witness),
+        row.witness_claim,
+        number(row.mean_cosine, 3),
+        number(row.threshold, 3),
+        number(published),
+    ]
+
+
+def _notes(result: Comparison, published: Mapping[str, float]) -> list[str]:
+    notes = [f"{row.method}: {row.choice}" for row in result.rows if row.choice]
+    if published:
+        notes.append(f"Table 5: {NOT_COMPARABLE}.")
+    if any(row.precision_if_rare is not None for row in result.rows):
+        notes.append(
+            "The best F1's cosine belongs to the share of equal pairs among these; \"precision at "
+            '1 in 1,000" is its precision where one in 1,000 pairs is equal.'
+        )
+    by = result.reason or ("by the labelled pairs" if result.pairs else "by the witness")
+    notes.append(f"recommended, {by}: {result.recommended}")
+    return notes

@@ -1,106 +1,50 @@
-"""Train the flow of `BertFlow.fit`."""
+"""Learn a calibration of an encoder's embeddings, and measure it."""
 
-import contextlib
 import dataclasses
 import functools
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
-from tqdm import tqdm
 
-import glow
-from bert_flow_tf.calibration.affine import affine_calibration
-from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.calibration.thresholds import threshold
-from bert_flow_tf.calibration.witness import (
-    AS_IT_IS,
-    COMPARE,
-    Compared,
-    Judgement,
-    Map,
-    Witness,
-    check_pairs,
-    judge,
-    witness,
+from bert_flow_tf.calibration.affine import affine_form
+from bert_flow_tf.calibration.comparison import Compared, figures_of
+from bert_flow_tf.calibration.flow_training import (
+    Blocks,
+    new_calibrator,
+    train_flow,
+    train_flow_on_blocks,
+    user_errors,
 )
-from bert_flow_tf.errors import ArgumentError, UserError, warn_user
-from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
+from bert_flow_tf.calibration.history import (
+    ENOUGH_FOR_THRESHOLD,
+    HeldOut,
+    History,
+    Sides,
+    measured_change,
+    measured_judgement,
+    measured_thresholds,
+    measured_witness,
+)
+from bert_flow_tf.calibration.judgement import Map, Pairs
+from bert_flow_tf.calibration.methods import Method
+from bert_flow_tf.calibration.own import OwnCalibration
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.errors import UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.records import CalibrationRecord, Setting, Threshold, Training, Verdict
-from bert_flow_tf.settings import flow_config
+from bert_flow_tf.records import CalibrationRecord, Setting, Training
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
+from glow.whitened import WhitenedFlow
 
-if TYPE_CHECKING:
-    from glow.calibrator import FlowCalibrator
-
-Pairs = tuple[Sequence[str], Sequence[str], Sequence[float]]
-# The default 300 steps are like the original's 269 on the STS Benchmark. After fewer than 100,
-# `learn` warns.
-_ENOUGH_STEPS, _FEW_STEPS = 300, 100
-# Fewer held-out sentences would give a poor estimate of the flow's effect; more would hardly
-# improve it.
-_HELD_OUT, _ENOUGH_HELD_OUT = range(10, 1001), 200
+# Fewer held-out sentences would give a poor estimate of the effect; more would hardly improve it.
+_LEAST_HELD_OUT = 10
+_MOST_HELD_OUT = 1000
 _FEW_DIFFERENT = 100
 
-
-@dataclasses.dataclass(frozen=True)
-class History:
-    """The losses and the measured effect of a `fit`.
-
-    Attributes:
-      losses: float32 [steps], the loss before each step, in bits per dimension.
-      judgement: the change of Spearman's correlation on labelled pairs; None without pairs.
-      witness: the change of a measure that needs no labels; None without held-out sentences.
-      change: the isotropy before and after; None without held-out sentences.
-      thresholds: the cosine that one in 1,000 random pairs of held-out sentences exceeds, before
-        and after; None with fewer than 200 held-out sentences.
-    """
-
-    losses: np.ndarray
-    judgement: Judgement | None
-    witness: Witness | None
-    change: Change | None
-    thresholds: tuple[Threshold, Threshold] | None = None
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The claim of the pairs, else of the witness; None without measures."""
-        measure, words = self.judgement or self.witness, str(self)
-        claim = measure.claim.removesuffix(COMPARE) if measure else "not judged"
-        return Verdict(claim=claim, words=words) if words else None
-
-    def __str__(self) -> str:
-        lines = [str(one) for one in (self.judgement, self.witness, self.change) if one is not None]
-        if self.judgement and self.witness:
-            lines[1] = f"without labels: {lines[1].replace(COMPARE, '').removesuffix(AS_IT_IS)}"
-        if self.thresholds:
-            before, after = self.thresholds
-            cosines = f"a cosine of {before} before, {after} after"
-            lines.append(f"one in {1 / before.false_matches:,.0f} random pairs exceeds {cosines}")
-        return "\n".join(lines)
-
-
-def hold_out(sentences: list[Any], settings: FitSettings) -> tuple[list[Any], list[Any]]:
-    """Split sentences, or rows' numbers, into a training set and held-out ones.
-
-    Hold out `dev_fraction` of the distinct sentences, but at least 200 or a fifth of them,
-    whichever is fewer, and at most 1,000. Hold out nothing if it is 0, if they would be fewer than
-    10, or if less than a batch would remain.
-    """
-    fraction = settings.dev_fraction
-    distinct = sorted(set(sentences))
-    least = min(_ENOUGH_HELD_OUT, len(distinct) // 5)
-    count = min(max(int(fraction * len(distinct)), least), _HELD_OUT[-1])
-    if not fraction or count not in _HELD_OUT:
-        return sentences, []
-    chosen = np.random.default_rng([settings.seed, 3]).choice(len(distinct), count, replace=False)
-    held_out = {distinct[i] for i in chosen}
-    kept = [sentence for sentence in sentences if sentence not in held_out]
-    return (kept, sorted(held_out)) if len(kept) >= settings.batch_size else (sentences, [])
+# A function from sentences, and the progress bar's `label`, to embeddings [n, D].
+Encode = Callable[..., np.ndarray]
+Key = TypeVar("Key", str, bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,27 +56,69 @@ class Fitted:
     history: History
 
 
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """A calibration as it was learned, before it is measured.
+
+    Attributes:
+      settings: what its record says of the training.
+    """
+
+    calibration: Calibration
+    settings: dict[str, Setting]
+    config: GlowConfig | None = None
+    losses: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.float32))
+    held_out_losses: dict[int, float] = dataclasses.field(default_factory=dict)
+    choice: str = ""
+
+
+def hold_out(keys: Sequence[Key], settings: FitSettings) -> tuple[list[int], list[int]]:
+    """Split rows into those to learn on and held-out ones; return their numbers.
+
+    Hold out `dev_fraction` of the distinct keys, but at least 200 or a fifth of them, whichever is
+    fewer, and at most 1,000. Hold out nothing if it is 0, if they would be fewer than 10, or if
+    less than a batch would remain. A held-out key's repetitions are in neither list.
+
+    Args:
+      keys: the sentences, or the rows' bytes.
+    """
+    everything = list(range(len(keys)))
+    distinct = sorted(set(keys))
+    least = min(ENOUGH_FOR_THRESHOLD, len(distinct) // 5)
+    count = min(max(int(settings.dev_fraction * len(distinct)), least), _MOST_HELD_OUT)
+    if not settings.dev_fraction or count < _LEAST_HELD_OUT:
+        return everything, []
+    chosen = np.random.default_rng([settings.seed, 3]).choice(len(distinct), count, replace=False)
+    first_row = {key: row for row, key in reversed(list(enumerate(keys)))}
+    held_out = {distinct[i] for i in chosen}
+    kept = [row for row in everything if keys[row] not in held_out]
+    if len(kept) < settings.batch_size:
+        return everything, []
+    return kept, [first_row[key] for key in sorted(held_out)]
+
+
 def fit_sentences(
-    encode: Callable[..., np.ndarray],
+    encode: Encode,
     sentences: Iterable[str],
+    method: Method,
     settings: FitSettings,
     pairs: Pairs | None = None,
     *,
+    metric: str | None = None,
     reduce: Map = np.asarray,
+    may_witness: bool = True,
     show_progress_bar: bool | None = None,
 ) -> Fitted:
-    """Learn a calibration of an encoder from sentences.
+    """Learn a calibration of an encoder from sentences, and measure it.
 
     Args:
-      encode: function from a list of sentences, and the progress bar's `label`, to embeddings [n,
-        D].
+      metric: the measure that decides on the pairs, see `judgement.deciding_measures`.
       reduce: function that follows the calibration, from [n, D].
+      may_witness: False for an encoder that the witness was not studied on.
 
     Raises:
-      UserError: there are fewer sentences than `batch_size`, `pairs` has another form, or `learn`
-        fails.
+      UserError: there are fewer sentences than `batch_size`, or a method fails.
     """
-    pairs = None if pairs is None else checked_pairs(pairs)
     # An empty line of a file is no sentence.
     texts = [text for text in sentence_list(sentences) if text.strip()]
     if len(texts) < settings.batch_size:
@@ -140,275 +126,244 @@ def fit_sentences(
             f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of "
             "one step"
         )
-    _check_different(len(set(texts)), len(texts), settings.method)
-    texts, held_out = hold_out(texts, settings)
-    u = encode(texts, label="sentences")
-    return fitted(
-        encode, u, len(u), settings, pairs, held_out, reduce, show_progress_bar=show_progress_bar
+    _check_different(len(set(texts)), len(texts), method)
+    embeddings = encode(texts, label="sentences")
+    kept, rows = hold_out(texts, settings)
+    held_out = HeldOut([texts[row] for row in rows], embeddings[rows]) if rows else None
+    learned = learn(method, settings, embeddings[kept], held_out, show_progress_bar)
+    sides = _sides(learned.calibration, reduce)
+    has_witness = may_witness and method.has_witness
+    final = _learned_on_all(method, learned, embeddings, held_out)
+    encode_held_out = functools.partial(encode, label="held out")
+    history = History(
+        losses=learned.losses,
+        judgement=measured_judgement(
+            functools.partial(encode, label="pairs"),
+            _sides(final.calibration, reduce),
+            pairs,
+            metric,
+        ),
+        witness=(
+            measured_witness(encode_held_out, sides, held_out, settings.seed)
+            if has_witness
+            else None
+        ),
+        change=measured_change(sides, held_out),
+        thresholds=measured_thresholds(sides, held_out),
+        choice=final.choice,
+        held_out_losses=learned.held_out_losses,
     )
+    learned_rows = len(kept) if method.flow else len(embeddings)
+    return _recorded(final, settings, rows=learned_rows, held_out=len(rows), history=history)
+
+
+def fit_array(embeddings: np.ndarray, method: Method, settings: FitSettings) -> Fitted:
+    """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
+    keys = [row.tobytes() for row in embeddings]
+    _check_different(len(set(keys)), len(keys), method)
+    kept, rows = hold_out(keys, settings)
+    held_out = HeldOut(None, embeddings[rows]) if rows else None
+    learned = learn(method, settings, embeddings[kept], held_out, None)
+    final = _learned_on_all(method, learned, embeddings, held_out)
+    history = History(
+        losses=learned.losses,
+        judgement=None,
+        witness=None,
+        change=measured_change(_sides(learned.calibration, np.asarray), held_out),
+        choice=final.choice,
+        held_out_losses=learned.held_out_losses,
+    )
+    learned_rows = len(kept) if method.flow else len(embeddings)
+    return _recorded(final, settings, rows=learned_rows, held_out=len(rows), history=history)
+
+
+def fit_blocks(
+    encode: Encode,
+    blocks: Blocks,
+    rows: int,
+    settings: FitSettings,
+    pairs: Pairs | None,
+    *,
+    reduce: Map,
+    show_progress_bar: bool | None,
+) -> Fitted:
+    """Learn a flow of embeddings that do not fit into memory together.
+
+    Args:
+      rows: the number of embeddings in all blocks.
+    """
+    calibrator = new_calibrator(settings, rows, False)
+    trained = train_flow_on_blocks(calibrator, blocks, rows, show_progress_bar)
+    learned = _flow_of(trained.calibrator, trained.settings)
+    sides = _sides(learned.calibration, reduce)
+    encode_pairs = functools.partial(encode, label="pairs")
+    history = History(
+        losses=learned.losses,
+        judgement=measured_judgement(encode_pairs, sides, pairs, None),
+        witness=None,
+        change=None,
+    )
+    return _recorded(learned, settings, rows=rows, held_out=0, history=history)
 
 
 def compare(
-    encode: Callable[..., np.ndarray],
+    encode: Encode,
     sentences: Iterable[str],
-    methods: Sequence[str],
+    methods: Sequence[Method],
     settings: FitSettings,
     pairs: Pairs | None = None,
     *,
+    metric: str | None = None,
     reduce: Map = np.asarray,
+    may_witness: bool = True,
     show_progress_bar: bool | None = None,
 ) -> list[Compared]:
-    """Learn several calibrations of the same embeddings; return their measures.
+    """Learn several calibrations of the same embeddings; return their figures.
 
     The arguments are those of `fit_sentences`; of each list of sentences, `encode` is called once.
     The first row is the encoder without a calibration. A method that fails, such as whitening of
     few sentences, is left out with a warning.
     """
     cached = functools.cache(lambda texts, label: encode(list(texts), label=label))
-    texts, histories, problems = (
-        sentence_list(sentences),
-        dict[str, History](),
-        dict[str, UserError](),
-    )
-    options: Any = {"reduce": reduce, "show_progress_bar": show_progress_bar}
+    texts = sentence_list(sentences)
+    histories: dict[str, History] = {}
+    problems: dict[str, UserError] = {}
     for method in methods:
-        one = dataclasses.replace(settings, method=method)
         try:
             fitted = fit_sentences(
-                lambda some, label: cached(tuple(some), label), texts, one, pairs, **options
+                lambda some, label: cached(tuple(some), label),
+                texts,
+                method,
+                settings,
+                pairs,
+                metric=metric,
+                reduce=reduce,
+                may_witness=may_witness,
+                show_progress_bar=show_progress_bar,
             )
-            histories[method] = fitted.history
+            histories[method.name] = fitted.history
         except UserError as error:
-            problems[method] = error
+            problems[method.name] = error
     if not histories:
         raise next(iter(problems.values()))
-    for method, problem in problems.items():
-        warn_user(f"compare: {method} is left out: {problem}")
+    for name, problem in problems.items():
+        warn_user(f"compare: {name} is left out: {problem}")
     # Not every method has a witness.
     first = max(histories.values(), key=lambda one: one.witness is not None)
     return [
-        compared("none", first, 0),
-        *(compared(method, one, 1) for method, one in histories.items()),
+        figures_of("none", first, is_after=False),
+        *(figures_of(name, history, is_after=True) for name, history in histories.items()),
     ]
 
 
-def compared(method: str, history: History, side: int) -> Compared:
-    """Return the figures before (`side` 0) or after (1) a calibration."""
-    judged, change, cut = history.judgement, history.change, history.thresholds
-    values: dict[str, Any] = {
-        "verdict": history.verdict.claim if side and history.verdict else None
-    }
-    if judged:
-        values |= {
-            "spearman": (judged.before, judged.after)[side],
-            "auc": judged.auc and judged.auc[side],
-        }
-        values |= {"best_f1": judged.best_f1 and judged.best_f1[side]}
-        values |= {"interval": (judged.low, judged.high)} if side else {}
-    if history.witness:
-        values |= {"witness": (history.witness.before, history.witness.after)[side]}
-        values |= {"witness_claim": history.witness.claim.removesuffix(COMPARE)} if side else {}
-    return Compared(
-        method=method,
-        mean_cosine=None if change is None else (change.before, change.after)[side].mean_cosine,
-        threshold=cut and cut[side].cosine,
-        **values,
-    )
-
-
-def _check_different(different: int, count: int, method: str) -> None:
+def _check_different(different: int, count: int, method: Method) -> None:
     if different < 2:
         raise UserError(f"fit: found one sentence {count:,} times, expected different ones")
-    if different < _FEW_DIFFERENT:
+    if different < _FEW_DIFFERENT and method.name != "auto":
         meaning = (
-            f"a {method} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any others"
+            f"a {method.name} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any "
+            "others"
         )
         warn_user(f"fit: found {different} different sentences; {meaning}")
 
 
-def fit_array(embeddings: np.ndarray, settings: FitSettings) -> Fitted:
-    """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
-    _check_different(len(np.unique(embeddings, axis=0)), len(embeddings), settings.method)
-    rows, held_out = hold_out(list(range(len(embeddings))), settings)
-    return fitted(
-        lambda rows, label: embeddings[rows],
-        embeddings[rows],
-        len(rows),
-        settings,
-        held_out=held_out,
-    )
-
-
-def fitted(
-    encode: Callable[..., np.ndarray],
-    embeddings: np.ndarray | Callable[[np.random.Generator], Iterable[np.ndarray]],
-    rows: int,
-    settings: FitSettings,
-    pairs: Pairs | None = None,
-    held_out: Sequence[Any] = (),
-    reduce: Map = np.asarray,
-    *,
-    show_progress_bar: bool | None = None,
-) -> Fitted:
-    """Learn a calibration of embeddings and judge it.
-
-    Args:
-      encode: function from some of `held_out`, or of the pairs' sentences, to embeddings [n, D].
-      embeddings, rows: see `learn`.
-      held_out: sentences, or numbers of rows, that are not among `embeddings`.
-      reduce: function that follows the calibration, from [n, D].
-    """
-    encode_held_out, encode_pairs = (
-        functools.partial(encode, label=label) for label in ("held out", "pairs")
-    )
-    dev = encode_held_out(held_out) if held_out else None
-    calibration, config, losses, learned = learn(settings, embeddings, rows, dev, show_progress_bar)
-
-    def calibrate(u: np.ndarray) -> np.ndarray:
-        return np.asarray(reduce(calibration.forward(u)))
-
-    judged = None if pairs is None else judge(encode_pairs, calibrate, *pairs)
-    is_text = bool(held_out) and isinstance(held_out[0], str)
-    # The rule of docs/witness.md was right in 36 of 43 claims about sn, which is too few; natsv was
-    # not studied.
-    has_witness = is_text and not settings.method.startswith(("sn", "natsv"))
-    witnessed = (
-        witness(encode_held_out, calibrate, held_out, settings.seed) if has_witness else None
-    )
-    sides = None if dev is None else (dev, np.asarray(calibration.forward(dev)))
-    change = None if sides is None else Change(*map(measure_isotropy, sides))
-    cuts = None
-    if dev is not None and is_text and len(held_out) >= _ENOUGH_HELD_OUT:
-        both = dev, calibrate(dev)
-        # Rows of zeros have no cosine.
-        if all(side.any(axis=1).all() for side in both):
-            cuts = threshold(both[0]), threshold(both[1])
-    training = Training(
-        settings={"sentences": rows, "held_out": len(held_out), **learned}, seed=settings.seed
-    )
-    history = History(losses, judged, witnessed, change, cuts)
-    return Fitted(
-        calibration,
-        CalibrationRecord(config=config, training=training, verdict=history.verdict),
-        history,
-    )
-
-
-def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
-    """Learn whitening or another affine calibration on embeddings [n, D]."""
-    n, width = len(np.unique(embeddings, axis=0)), embeddings.shape[1]
-    if method.startswith("whitening"):
-        rank = int(method.partition("-")[2] or width)
-        if rank > width:
-            raise UserError(f"fit: found {method}, expected at most the {width} channels")
-        if n <= width:
-            expected = f"expected more than the {width} channels, or soft-whitening-0.1"
-            raise UserError(f"fit: found {n:,} different sentences for {method}, {expected}")
-        if n < 2 * rank:
-            meaning = (
-                f"fewer than twice the {rank} directions of {method} fit these better than "
-                "other sentences"
-            )
-            warn_user(f"fit: found {n:,} different sentences; {meaning}")
-    with _user_errors():
-        mean, matrix = affine_calibration(method, embeddings)
-        if not np.isfinite(matrix).all():
-            raise ValueError("found embeddings that do not vary, expected different ones")
-    # whitening-D keeps D channels; zeros keep the width of the embeddings, and `truncate_dim=D`
-    # cuts them.
-    return AffineMap(width, mean, np.pad(matrix, ((0, 0), (0, width - matrix.shape[1]))))
-
-
-def checked_pairs(pairs: Any) -> Pairs:
-    """Return pairs; raise `UserError` for another shape."""
-    try:
-        a, b, scores = ([*side] for side in pairs)
-        scores = [float(score) for score in scores]
-        is_valid = not isinstance(pairs, str) and all(isinstance(one, str) for one in (*a, *b))
-    except (TypeError, ValueError):
-        is_valid = False
-    if not is_valid:
-        found = f"{pairs!r:.40}"
-        raise ArgumentError(
-            f"pairs: found {found}, expected (first sentences, second sentences, scores)"
-        )
-    check_pairs(a, b, scores)
-    return a, b, scores
+def _sides(calibration: Calibration, reduce: Map) -> Sides:
+    return Sides(before=reduce, after=lambda u: reduce(np.asarray(calibration.forward(u))))
 
 
 def learn(
+    method: Method,
     settings: FitSettings,
-    embeddings: np.ndarray | Callable[[np.random.Generator], Iterable[np.ndarray]],
-    rows: int,
-    held_out: np.ndarray | None,
+    embeddings: np.ndarray,
+    held_out: HeldOut | None,
     show_progress_bar: bool | None,
-) -> tuple[Calibration, GlowConfig | None, np.ndarray, dict[str, Setting]]:
-    """Learn a calibration; return it, its flow's configuration, losses and settings.
+) -> Learned:
+    """Learn a calibration of embeddings [n, D].
 
-    Args:
-      embeddings: array [rows, D], or a function that returns blocks of them in a random order.
-      held_out: array [m, D]; without `epochs`, training ends where these rows are most likely.
-
-    Raises:
-      UserError: the epochs have fewer rows than one step, or `FlowCalibrator.fit` fails.
+    Raises `UserError` if the method fails.
     """
-    if isinstance(embeddings, np.ndarray) and settings.method != "flow":
-        learned = affine_map(settings.method, embeddings)
-        return learned, None, np.empty(0, np.float32), {"method": settings.method}
-    given: dict[str, Any] = {
-        "batch_size": settings.batch_size,
-        "learning_rate": settings.learning_rate,
-    }
-    epochs = settings.epochs or float(max(1, math.ceil(_ENOUGH_STEPS * settings.batch_size / rows)))
-    config = flow_config(settings.flow_model_config)
-    is_array = isinstance(embeddings, np.ndarray)
-    # Only a flow that sees sentences again can learn them by heart.
-    stops_early = is_array and held_out is not None and settings.epochs is None and epochs > 1
-    shown = show_progress_bar if is_array else False
-    with _user_errors():
-        calibrator = glow.FlowCalibrator(
-            config, epochs, seed=settings.seed, show_progress_bar=shown, **given
-        )
-        if isinstance(embeddings, np.ndarray):
-            calibrator.fit(embeddings, held_out=held_out if stops_early else None)
-            epochs = calibrator.n_steps_ * settings.batch_size / rows if stops_early else epochs
-        else:
-            _learn_blocks(calibrator, embeddings, int(rows * epochs), show_progress_bar)
-    if not stops_early and calibrator.n_steps_ < _FEW_STEPS:
-        advice = (
-            f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more "
-            "sentences or epochs"
-        )
-        warn_user(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}")
-    learned_settings = {"steps": calibrator.n_steps_, "epochs": epochs, **given}
-    return calibrator.flow_, calibrator.config_, calibrator.losses_, learned_settings
+    if not method.flow:
+        return _learn_map(method, embeddings)
+    dev = None if held_out is None else held_out.embeddings
+    whitening: AffineMap | OwnCalibration | None = None
+    if method.transformer is not None:
+        whitening = _affine_map(method, embeddings)
+        if not isinstance(whitening, AffineMap):
+            raise UserError(f"fit: found {method.name}, expected an affine map before the flow")
+        embeddings = whitening.forward(embeddings).numpy()
+        dev = None if dev is None else whitening.forward(dev).numpy()
+    is_own = method.flow is not True
+    calibrator = method.flow
+    if not is_own:
+        calibrator = new_calibrator(settings, len(embeddings), show_progress_bar)
+    trained = train_flow(
+        calibrator, embeddings, dev, ends_early=not is_own and settings.epochs is None
+    )
+    learned = _flow_of(trained.calibrator, trained.settings)
+    if not isinstance(whitening, AffineMap):
+        return learned
+    return dataclasses.replace(
+        learned,
+        calibration=WhitenedFlow(whitening, trained.calibrator.flow_),
+        settings={"method": method.name, **trained.settings},
+    )
 
 
-def _learn_blocks(
-    calibrator: "FlowCalibrator",
-    blocks: Callable[[np.random.Generator], Iterable[np.ndarray]],
-    left: int,
-    show_progress_bar: bool | None,
-) -> None:
-    if left < calibrator.batch_size:
-        found = f"{left} rows in {calibrator.epochs} epochs"
-        raise ValueError(
-            f"found {found}, expected at least the {calibrator.batch_size} of one step"
-        )
-    generator = np.random.default_rng([calibrator.seed, 2])
-    endless = itertools.chain.from_iterable(blocks(generator) for _ in itertools.count())
-    hide_bar = None if show_progress_bar is None else not show_progress_bar
-    with tqdm(total=left, desc="flow", unit="sentence", disable=hide_bar) as progress:
-        while left:
-            block = next(endless)[:left]
-            calibrator.partial_fit(block)
-            progress.update(len(block))
-            left -= len(block)
+def _flow_of(calibrator: Any, settings: dict[str, Setting]) -> Learned:
+    return Learned(
+        calibrator.flow_,
+        settings,
+        config=calibrator.config_,
+        losses=calibrator.losses_,
+        held_out_losses=calibrator.held_out_losses_,
+    )
 
 
-@contextlib.contextmanager
-def _user_errors() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise UserError(f"fit: {error}") from error
+def _learn_map(method: Method, embeddings: np.ndarray) -> Learned:
+    """Learn a method without a flow."""
+    calibration: Calibration = _affine_map(method, embeddings)
+    choice = getattr(method.transformer, "choice_", "")
+    settings: dict[str, Setting] = {"method": method.name}
+    if choice:
+        settings["choice"] = choice
+    return Learned(calibration, settings, choice=choice)
+
+
+def _affine_map(method: Method, embeddings: np.ndarray) -> AffineMap | OwnCalibration:
+    """Fit a method's transformer; return it as an affine map if it is one."""
+    transformer = method.transformer
+    width = embeddings.shape[1]
+    with user_errors():
+        transformer.fit(embeddings)
+        form = affine_form(transformer, embeddings)
+        if form is None:
+            return OwnCalibration(transformer, width)
+        mean, matrix = form
+        if matrix.shape[1] > width:
+            raise ValueError(
+                f"found {matrix.shape[1]} channels of {method.name}, expected at most the "
+                f"encoder's {width}"
+            )
+    # Zeros keep the width of the embeddings, and `truncate_dim` cuts them.
+    return AffineMap(width, mean, np.pad(matrix, ((0, 0), (0, width - matrix.shape[1]))))
+
+
+def _learned_on_all(
+    method: Method, learned: Learned, embeddings: np.ndarray, held_out: HeldOut | None
+) -> Learned:
+    """Learn again on the held-out rows, too, where the method has no other use for them.
+
+    A flow ends its training by them. What was learned without them is what they measured.
+    """
+    if method.flow or held_out is None:
+        return learned
+    return _learn_map(method, embeddings)
+
+
+def _recorded(
+    learned: Learned, settings: FitSettings, *, rows: int, held_out: int, history: History
+) -> Fitted:
+    recorded: dict[str, Setting] = {"sentences": rows, "held_out": held_out, **learned.settings}
+    training = Training(settings=recorded, seed=settings.seed)
+    record = CalibrationRecord(config=learned.config, training=training, verdict=history.verdict)
+    return Fitted(learned.calibration, record, history)

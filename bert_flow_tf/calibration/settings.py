@@ -1,9 +1,8 @@
 """The settings of a calibration."""
 
 import dataclasses
-import re
 
-from bert_flow_tf.errors import ArgumentError, suggest
+from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.settings import Settings, flag, flow_config
 from glow.config import DEFAULT_CONFIG
@@ -11,14 +10,8 @@ from glow.config import DEFAULT_CONFIG
 CALIBRATION_FOLDER = FolderKind(
     "a calibration", "calibration.json", ("calibration.*", "record.json")
 )
-# A calibration that `BertFlow.fit` can learn.
-_METHODS = "flow, whitening[-D], soft-whitening-E, sn, natsv-K or sn+natsv-K"
-
-
-FIT_METHOD = re.compile(
-    r"flow|whitening(-[1-9]\d{0,5})?|soft-whitening-(?![0.]+$)(\d{1,5}\.)?\d{1,9}"
-    r"|sn|(sn\+)?natsv-[1-9]\d{0,5}"
-)
+# The measures on labelled pairs that can decide.
+METRICS = ("spearman", "auc", "f1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +30,5 @@ class FitSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not FIT_METHOD.fullmatch(self.method):
-            hint = suggest(self.method, ("flow", "whitening", "soft-whitening-0.1"))
-            raise ArgumentError(f"method: found {self.method!r}, expected {_METHODS}{hint}")
+        find_method(self.method)
         flow_config(self.flow_model_config)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, write_results
@@ -16,9 +17,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.records import made_by
 
 if TYPE_CHECKING:
-    from bert_flow_tf.calibration.learning import Pairs
-
-_METHODS = "whitening,soft-whitening-0.1,flow"
+    from bert_flow_tf.calibration.judgement import Pairs
 
 
 @click.command(
@@ -32,8 +31,13 @@ _METHODS = "whitening,soft-whitening-0.1,flow"
 @opt.task_option("With --glue_dir: the task.")
 @click.option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
 @click.option(
-    "--methods", callback=opt.name_list(), default=_METHODS, metavar="LIST", help="See above."
+    "--methods",
+    callback=opt.name_list(),
+    default=",".join(DEFAULT_METHODS),
+    metavar="LIST",
+    help="See above.",
 )
+@opt.METRIC
 @opt.setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
@@ -43,15 +47,16 @@ def compare(
     sentences: Iterator[str] | None,
     settings: FitSettings,
     methods: list[str],
+    metric: str | None,
     out: str | None,
     overwrite: bool,
     **data: Any,
 ) -> None:
     """Compare an encoder without and with calibrations, and recommend one.
 
-    Labelled pairs decide if there are any (columns: sentence1,sentence2,score; TSV: 1,2,3), else
-    the witness. Methods are flow, whitening[-D], soft-whitening-E, sn, natsv-K, sn+natsv-K. With
-    --glue_dir, they learn from all splits of a task, and its test pairs
+    Labelled pairs decide if there are any and enough (columns: sentence1,sentence2,score; TSV:
+    1,2,3), else the method auto. Methods are auto, flow, whitening[-D], soft-whitening-E, sn,
+    natsv-K, sn+natsv-K. With --glue_dir, they learn from all splits of a task, and its test pairs
     decide.
     """
     opt.check_one_of(
@@ -64,7 +69,7 @@ def compare(
     opt.check_one_of({"input": sentences, "glue_dir": data["glue_dir"]})
     for method in methods:
         try:
-            FitSettings(method=method)
+            find_method(method)
         except ArgumentError as error:
             raise UserError(f"--methods: {str(error).removeprefix('method: ')}") from error
     path = locked_file(out, overwrite=overwrite) if out else None
@@ -80,29 +85,20 @@ def compare(
             else None
         )
     from bert_flow_tf.calibration.any_encoder import compare
-    from bert_flow_tf.calibration.comparison import Comparison, comparison_table
-    from bert_flow_tf.calibration.witness import recommended
-    from bert_flow_tf.evaluation.records import model_in_words
 
     encoder: Any = (
         opt.load_sentence_transformer(sentence_transformer)
         if sentence_transformer
         else model.load()
     )
-    rows = compare(encoder, given, methods, pairs=pairs, settings=settings)
-    record = None if sentence_transformer else msgspec.structs.replace(encoder.record, low_dim=-1)
-    result = Comparison(
+    found = compare(encoder, given, methods, pairs=pairs, metric=metric, settings=settings)
+    result = msgspec.structs.replace(
+        found,
         made_by=made_by("bert-flow compare"),
-        model=record,
-        encoder=sentence_transformer or model_in_words(encoder.record),
-        sentences=len(given),
-        pairs=len(pairs[2]) if pairs else 0,
+        encoder=sentence_transformer or found.encoder,
         task=task.name if task else None,
-        flow_model_config=settings.flow_model_config,
-        rows=rows,
-        recommended=recommended(rows),
     )
-    click.echo(comparison_table(result).to_text(missing=""))
+    click.echo(result)
     if path:
         write_results(path, result)
 

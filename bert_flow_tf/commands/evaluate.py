@@ -72,7 +72,7 @@ def evaluate(
 
     given = None if pairs is None else read_pairs(pairs, pair_columns)
     tasks = [read_task(name, **data) for name in names or ()]
-    from bert_flow_tf.calibration.learning import checked_pairs
+    from bert_flow_tf.calibration.judgement import checked_pairs
     from bert_flow_tf.model.scoring import pairs_task, scores_of
 
     if given is not None:

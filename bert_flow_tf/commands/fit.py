@@ -24,6 +24,7 @@ from bert_flow_tf.scale.shards import Parts
 @click.option("--embeddings", metavar="PATH", help="Folder of encode-folder, or any .npy.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @opt.with_options(opt.PAIR_OPTIONS)
+@opt.METRIC
 @opt.setting_options(FitSettings)
 @click.option("--only_if_helps", is_flag=True, help="Else write nothing, status 1.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
@@ -35,6 +36,7 @@ def fit(
     out: str,
     pairs: str | None,
     pair_columns: str | None,
+    metric: str | None,
     settings: FitSettings,
     only_if_helps: bool,
     overwrite: bool,
@@ -78,7 +80,7 @@ def fit(
             "sentences"
         )
     judged = None if pairs is None else opt.read_pairs(pairs, pair_columns)
-    arguments: dict[str, Any] = {**vars(settings), "pairs": judged}
+    arguments: dict[str, Any] = {**vars(settings), "pairs": judged, "metric": metric}
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     if kind is CALIBRATION_FOLDER:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bert_flow_tf.calibration.settings import METRICS
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed, suggest, suggest_file
@@ -26,7 +27,7 @@ from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.calibration.learning import Pairs
+    from bert_flow_tf.calibration.judgement import Pairs
     from bert_flow_tf.data.tasks import Task
 
 Function = Callable[..., Any]
@@ -268,6 +269,11 @@ PAIR_OPTIONS = [
     click.option("--pairs", metavar="FILE", help="TSV, CSV, JSONL or Parquet."),
     click.option("--pair_columns", metavar="A,B,SCORE", help="Names or numbers."),
 ]
+METRIC = click.option(
+    "--metric",
+    type=click.Choice(METRICS),
+    help="Decides on --pairs. [default: spearman; for labels 0 and 1, auc and f1]",
+)
 
 
 def read_pairs(path: str, columns: str | None) -> "Pairs":

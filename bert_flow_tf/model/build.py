@@ -3,9 +3,9 @@
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.records import ModelRecord
-from glow.calibration import AffineMap, Calibration
-from glow.flow import Glow
+from bert_flow_tf.records import WHITENED_FLOW, ModelRecord
+from glow.calibration import Calibration
+from glow.saved import new_calibration
 
 
 def build_encoder(
@@ -30,10 +30,12 @@ def build_calibration(model: ModelRecord, event_size: int, *, seed: int = 0) -> 
     """Return a new calibration of a record, or None."""
     if model.flow is None:
         return None
-    config = model.flow.config
-    if config is None:
-        return AffineMap(event_size)
     try:
-        return Glow(config, event_size, seed=seed)
+        return new_calibration(
+            model.flow.config,
+            event_size,
+            is_whitened=model.flow.method == WHITENED_FLOW,
+            seed=seed,
+        )
     except ValueError as error:
         raise ArgumentError(f"flow_model_config: {error}") from error

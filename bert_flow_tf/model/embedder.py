@@ -20,12 +20,12 @@ from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import build_calibration, build_encoder
-from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training
+from bert_flow_tf.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
 from bert_flow_tf.settings import DTYPES
 from glow.calibration import Calibration
-from glow.flow import Glow
 from glow.folded import FoldedFlow
 from glow.saved import check_savable
+from glow.whitened import Flow, WhitenedFlow
 
 # The names of a document's prompt, the first that exists.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
@@ -50,9 +50,11 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
         raise ArgumentError(
             f"flow: found {calibration.event_size} channels, expected the encoder's {width}"
         )
-    is_flow = isinstance(calibration, Glow)
-    config = calibration.config if isinstance(calibration, Glow) else None
-    training = Training(settings={"method": "flow" if is_flow else "whitening"})
+    config = calibration.config if isinstance(calibration, Flow) else None
+    method = "whitening" if config is None else "flow"
+    if isinstance(calibration, WhitenedFlow):
+        method = WHITENED_FLOW
+    training = Training(settings={"method": method})
     return CalibrationRecord(config=config, training=training)
 
 
@@ -345,9 +347,9 @@ class Embedder:
         """Average the channels of [n, D] as `low_dim` says."""
         return reduce_dimension(tf.convert_to_tensor(z), self.low_dim).numpy()
 
-    def require_flow(self, what: str) -> Glow:
+    def require_flow(self, what: str) -> Flow:
         """Return the flow; raise `UserError` if there is none with a density."""
-        if not isinstance(self.calibration, Glow):
+        if not isinstance(self.calibration, Flow):
             learned = self.record.flow
             found = "model without a flow" if learned is None else learned.method
             raise UserError(f"{what}: found a {found}, expected a flow (fit() learns it)")

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from bert_flow_tf import api
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.calibration.affine import affine_calibration
+from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.transformer import EmbeddingCalibrator
 from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.stream import SentenceBatcher
@@ -187,8 +187,8 @@ def test_fit_learns_long_enough_and_measures_held_out_sentences(tiny_encoder_dir
 def test_fit_by_another_method_is_that_calibration(method, tiny_encoder_dir, tmp_path):
     sentences = [f"w{i} w{j}" for i in range(20) for j in range(12)]
     model = plain(tiny_encoder_dir).fit(sentences, method=method, dev_fraction=0)
-    mean, matrix = affine_calibration(method, model.encode_pooled(sentences))
-    expected = (model.encode_pooled(SENTENCES) - mean) @ matrix
+    transformer = find_method(method).transformer.fit(model.encode_pooled(sentences))
+    expected = transformer.transform(model.encode_pooled(SENTENCES))
     found = model.encode(SENTENCES)
     padded = np.pad(expected, [(0, 0), (0, model.embedding_size - expected.shape[1])])
     np.testing.assert_allclose(found, padded, atol=1e-4 * np.abs(expected).max())
@@ -467,7 +467,8 @@ def test_a_calibration_of_ones_own_can_be_set(plain_model, tmp_path, kind):
     size = u.shape[1]
     own = Glow(GlowConfig(n_levels=2), size, seed=5)
     if kind == "whitening":
-        own = AffineMap(size, *affine_calibration("soft-whitening-0.1", u))
+        whitening = find_method("soft-whitening-0.1").transformer.fit(u)
+        own = AffineMap(size, whitening.mean_, whitening.matrix_)
     model.flow = own
     np.testing.assert_allclose(model.encode(texts), own.forward(u), atol=1e-4)
     assert model.record.flow.method == kind and model.record.flow.verdict is None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.calibration.affine import affine_calibration
+from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from glow.constant_channels import negligible_channels
 from tests.refusals import user_error
@@ -27,8 +27,14 @@ def with_constant_channels(rounding):
     return X
 
 
+def learned(method, x):
+    """Return the mean and the matrix of a method."""
+    transformer = find_method(method).transformer.fit(x)
+    return transformer.mean_, transformer.matrix_
+
+
 def calibrated(method, x):
-    mean, matrix = affine_calibration(method, x)
+    mean, matrix = learned(method, x)
     return (np.asarray(x, np.float64) - mean) @ matrix
 
 
@@ -52,7 +58,7 @@ def test_natsv_removes_the_first_singular_vectors():
             calibrated(name, X), values @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9
         )
     with pytest.raises(ValueError, match="12 directions"):
-        affine_calibration("natsv-12", X)
+        learned("natsv-12", X)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,7 +67,7 @@ def test_constant_channels_are_neither_blown_up_nor_nan(name, rounding):
     X = with_constant_channels(rounding)
     # Many rows, because float32 rounds their sums.
     assert np.flatnonzero(negligible_channels(np.tile(X, [1000, 1]))).tolist() == [2, 5, 9]
-    mean, matrix = affine_calibration(name, X)
+    mean, matrix = learned(name, X)
     z = (X - mean) @ matrix
     assert np.isfinite(z).all()
     # No value of 200 draws is more than 6 deviations off; `natsv` keeps the scale of the input.
@@ -81,8 +87,10 @@ def test_soft_whitening_adds_a_share_of_the_mean_eigenvalue_and_needs_few_rows()
     expected = np.diag(values / (values + 0.5 * values.mean()))
     np.testing.assert_allclose(np.cov(calibrated("soft-whitening-0.5", X).T), expected, atol=1e-9)
     # With fewer rows than channels, no direction is lost.
-    few, hard = (affine_calibration(name, X[:6])[1] for name in ("soft-whitening-0.1", "whitening"))
-    assert np.linalg.matrix_rank(few) == 12 > np.linalg.matrix_rank(hard)
+    few = learned("soft-whitening-0.1", X[:6])[1]
+    assert np.linalg.matrix_rank(few) == 12
+    with pytest.raises(ValueError, match="found 6 different sentences for whitening"):
+        learned("whitening", X[:6])
 
 
 def test_unknown_names_are_named():

@@ -1,5 +1,6 @@
 """Calibrations of any encoder's embeddings, and their files."""
 
+import dataclasses
 import doctest
 import json
 import pathlib
@@ -106,7 +107,11 @@ def test_any_function_gets_the_flow_of_fit(tiny_encoder_dir, texts):
     )
     for ours, theirs in zip(found.calibration.variables, model.flow.variables, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert str(found.history_) == str(model.history_)
+    # The witness was studied on transformers, and a function may be anything.
+    assert found.history_.witness is None
+    assert found.history_ == dataclasses.replace(
+        model.history_, witness=None, losses=found.history_.losses
+    )
     assert found.encode("a").shape == (model.embedding_size,)
 
 

@@ -1,8 +1,15 @@
-"""Held-out sentences and progress bars of a fit."""
+"""Held-out sentences, progress bars and methods of a fit."""
+
+import zlib
 
 import numpy as np
+import pytest
+from sklearn.decomposition import PCA, FastICA
+from sklearn.preprocessing import QuantileTransformer
 
-from bert_flow_tf.calibration import learning as fitting
+from bert_flow_tf import FlowCalibrator, calibrate, compare
+from bert_flow_tf.calibration import learning
+from bert_flow_tf.calibration.methods import METHODS, Kind, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from tests.refusals import user_error
 
@@ -10,9 +17,17 @@ SENTENCES = [f"sentence {i}" for i in range(200)] * 2
 
 
 def hold_out(sentences, fraction, batch_size=64, seed=1):
-    return fitting.hold_out(
-        sentences, FitSettings(dev_fraction=fraction, batch_size=batch_size, seed=seed)
-    )
+    settings = FitSettings(dev_fraction=fraction, batch_size=batch_size, seed=seed)
+    kept, held_out = learning.hold_out(sentences, settings)
+    return [sentences[row] for row in kept], [sentences[row] for row in held_out]
+
+
+def numbers(texts, label=""):
+    """Return embeddings [n, 8] that depend on each text alone."""
+    seeds = [zlib.crc32(text.encode()) for text in texts]
+    mixing = np.random.default_rng(99).normal(size=[8, 8])
+    rows = [np.random.default_rng(seed).normal(size=8) for seed in seeds]
+    return (np.stack(rows) @ mixing + 2).astype(np.float32)
 
 
 def test_a_share_of_the_different_sentences_is_held_out():
@@ -43,14 +58,84 @@ def test_each_progress_bar_says_what_is_encoded():
         labels.append(label)
         return np.random.default_rng(len(texts)).normal(size=[len(texts), 8])
 
-    a, b = SENTENCES[:20], SENTENCES[20:40]
-    fitting.fit_sentences(
-        encode, SENTENCES, FitSettings(method="whitening"), (a, b, list(range(20)))
+    pairs = SENTENCES[:20], SENTENCES[20:40], list(range(20))
+    learning.fit_sentences(encode, SENTENCES, find_method("whitening"), FitSettings(), pairs)
+    assert labels == ["sentences", "pairs", "pairs", "held out", "held out"]
+
+
+def test_a_map_is_measured_without_the_held_out_sentences_and_learned_with_them():
+    fitted = learning.fit_sentences(numbers, SENTENCES, find_method("whitening"), FitSettings())
+    u = numbers(SENTENCES)
+    expected = find_method("whitening").transformer.fit(u).transform(u)
+    np.testing.assert_allclose(fitted.calibration.forward(u), expected, rtol=0, atol=1e-5)
+    assert fitted.record.training.settings == {
+        "sentences": 400,
+        "held_out": 40,
+        "method": "whitening",
+    }
+    without = learning.fit_sentences(
+        numbers, SENTENCES, find_method("whitening"), FitSettings(dev_fraction=0)
     )
-    assert labels == ["sentences", "held out", "pairs", "pairs", "held out", "held out"]
+    assert without.history.change is None
+    np.testing.assert_array_equal(without.calibration.forward(u), fitted.calibration.forward(u))
+
+
+def test_a_flow_keeps_its_held_out_losses():
+    model = calibrate(numbers, SENTENCES)
+    losses = model.history_.held_out_losses
+    assert len(losses) > 2
+    assert min(losses, key=losses.get) == len(model.history_.losses)
+
+
+@pytest.mark.parametrize("method", [PCA(5, whiten=True), PCA(5)])
+def test_an_affine_transformer_of_scikit_learn_is_a_calibration_with_dense_layers(method, tmp_path):
+    model = calibrate(numbers, SENTENCES, method=method, dev_fraction=0)
+    u = numbers(SENTENCES[:30])
+    expected = np.pad(
+        PCA(**method.get_params()).fit(numbers(SENTENCES)).transform(u), ((0, 0), (0, 3))
+    )
+    np.testing.assert_allclose(model.transform(u), expected, rtol=0, atol=2e-5)
+    path = model.export(tmp_path / "map.npz")
+    layers = np.load(path)
+    z = u
+    for i in range(2):
+        z = z @ layers[f"kernel_{i}"] + layers[f"bias_{i}"]
+    np.testing.assert_allclose(z, expected, rtol=0, atol=2e-5)
+    assert "PCA" in model.record.method
+
+
+def test_another_transformer_calibrates_but_is_not_exported(tmp_path):
+    model = calibrate(
+        numbers, SENTENCES, method=QuantileTransformer(n_quantiles=50), dev_fraction=0
+    )
+    u = numbers(SENTENCES[:30])
+    own = QuantileTransformer(n_quantiles=50).fit(numbers(SENTENCES))
+    np.testing.assert_allclose(model.transform(u), own.transform(u), rtol=0, atol=1e-6)
+    for write in (
+        lambda: model.export(tmp_path / "map.onnx"),
+        lambda: model.save(tmp_path / "map"),
+    ):
+        with user_error("found no variables"):
+            write()
+    assert not list(tmp_path.iterdir())
+
+
+def test_own_methods_stand_beside_named_ones(monkeypatch):
+    monkeypatch.setitem(METHODS, "ica", Kind(lambda k: FastICA(int(k), random_state=0), "-K"))
+    flow = FlowCalibrator(epochs=2, batch_size=16)
+    found = compare(numbers, SENTENCES, ["ica-4", PCA(3), flow])
+    assert [row.method for row in found.rows] == ["none", "ica-4", "PCA(n_components=3)", "flow"]
+    model = calibrate(numbers, SENTENCES, method=flow)
+    assert model.calibration is flow.flow_
+    assert model.record.training.settings["epochs"] == 2
+    for method, said in (("ica", "'ica'"), (7, "fit and transform"), (PCA, "fit and transform")):
+        with user_error("method: found", said):
+            calibrate(numbers, SENTENCES, method=method)
 
 
 def test_embeddings_that_do_not_vary_are_an_error():
-    settings = FitSettings(method="soft-whitening-0.1", dev_fraction=0)
+    method = find_method("soft-whitening-0.1")
     with user_error("fit: found embeddings that do not vary"):
-        fitting.fit_sentences(lambda texts, label: np.ones([len(texts), 8]), SENTENCES, settings)
+        learning.fit_sentences(
+            lambda texts, label: np.ones([len(texts), 8]), SENTENCES, method, FitSettings()
+        )

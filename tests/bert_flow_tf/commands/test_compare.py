@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, compare
+from bert_flow_tf.calibration.comparison import Compared, recommend
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.calibration.witness import Compared, recommended
 from bert_flow_tf.commands.duplicates import similar_groups
 from tests.refusals import refused, succeeds, user_error
 
@@ -47,7 +47,7 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
     )
     printed = succeeds("compare", *encoder, *own, *named)
     found = json.loads((folder / "found.json").read_text())
-    assert printed.splitlines()[-2] == f"recommended, by the labelled pairs: {found['recommended']}"
+    assert printed.splitlines()[-2] == f"recommended, {found['reason']}: {found['recommended']}"
     # JSON lines of the default names are the same pairs.
     other = succeeds("compare", *encoder, *own, "--pairs", folder / "pairs.jsonl")
     assert other.splitlines() == printed.splitlines()[:-1]
@@ -61,17 +61,20 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
     given = [*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]]
     history = model.fit(given, method="soft-whitening-0.5", pairs=columns, batch_size=16).history_
     judged = history.judgement
-    assert (rows["none"]["spearman"], rows["soft-whitening-0.5"]["spearman"]) == (
-        judged.before,
-        judged.after,
-    )
-    assert (
-        rows["soft-whitening-0.5"]["interval"] == [judged.low, judged.high]
-        and rows["none"]["auc"] == judged.auc[0]
-    )
-    assert rows["soft-whitening-0.5"]["best_f1"] == list(judged.best_f1[1])
-    assert rows["soft-whitening-0.5"]["mean_cosine"] == history.change.after.mean_cosine
+    soft = rows["soft-whitening-0.5"]
+    spearman = judged.measures["spearman"]
+    auc = judged.measures["auc"]
+    assert (rows["none"]["spearman"], soft["spearman"]) == (spearman.before, spearman.after)
+    assert (rows["none"]["auc"], soft["auc"]) == (auc.before, auc.after)
+    assert soft["change"] == auc.change
+    assert soft["interval"] == [auc.low, auc.high]
+    assert soft["best_f1"] == [judged.best_f1[1].f1, judged.best_f1[1].cosine]
+    assert soft["precision_if_rare"] == judged.best_f1[1].precision_if_rare
+    assert soft["mean_cosine"] == history.change.after.mean_cosine
     assert rows["none"]["witness"] == history.witness.before
+    assert "change of AUC" in printed
+    by_spearman = succeeds("compare", *encoder, *own, *named[:-2], "--metric", "spearman")
+    assert "change of" not in by_spearman
 
     def encode(sentences):
         calls.append(sentences)
@@ -84,27 +87,48 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
         pairs=columns,
         settings=FitSettings(batch_size=16),
     )
-    assert (
-        again[2].spearman == judged.after and len(calls) == len({tuple(one) for one in calls}) == 5
-    )
+    assert again.rows[2].auc == auc.after
+    assert len(calls) == len({tuple(one) for one in calls}) == 3
+    assert str(again).splitlines()[-1] == f"recommended, {again.reason}: {again.recommended}"
     with pytest.warns(UserWarning, match="natsv-99 is left out: fit: found 99 directions"):
-        rows = compare(encode, given, ["natsv-99", "sn"], settings=FitSettings(batch_size=16))
-    assert [row.method for row in rows] == ["none", "sn"]
+        found = compare(encode, given, ["natsv-99", "sn"], settings=FitSettings(batch_size=16))
+    assert [row.method for row in found.rows] == ["none", "sn"]
     with user_error("fit: found 99 directions"):
         compare(encode, given, ["natsv-99"], settings=FitSettings(batch_size=16))
 
 
-def test_the_best_of_those_that_help_is_recommended():
-    rows = [
-        Compared(method="none", spearman=0.5),
-        Compared(method="flow", spearman=0.7, verdict="no clear change"),
-    ]
-    assert recommended(rows) == "none"
-    rows += [
-        Compared(method=name, spearman=x, verdict="helps")
-        for name, x in (("sn", 0.6), ("natsv-1", 0.55))
-    ]
-    assert recommended(rows) == "sn"
+def row(method, change=None, interval=None, verdict=None, **others):
+    return Compared(method=method, change=change, interval=interval, verdict=verdict, **others)
+
+
+HELPS = row("sn", 0.1, (0.05, 0.15), "helps")
+AUTO = row("auto", 0.02, (-0.03, 0.07), "no clear change", choice="soft-whitening-0.3: …")
+UNCHANGED = row("auto", 0.0, (0.0, 0.0), "no clear change", choice="left as they are: …")
+
+
+@pytest.mark.parametrize(
+    ("rows", "pairs", "recommended", "reason"),
+    [
+        ([HELPS, row("natsv-1", 0.05, (0.01, 0.09), "helps")], 60, "sn", "by the labelled pairs"),
+        ([row("sn", -0.1, (-0.2, -0.05), "harms")], 60, "none", "by the labelled pairs"),
+        (
+            [AUTO, row("flow", 0.06, (-0.01, 0.13), "no clear change")],
+            60,
+            "auto",
+            "60 labelled pairs are too few to tell: flow, Spearman +6.00 (95 %: -1.00 to +13.00)",
+        ),
+        ([UNCHANGED, row("flow", 0.06, (-0.01, 0.13), "no clear change")], 60, "none", "too few"),
+        ([row("flow", 0.06, (-0.01, 0.13), "no clear change")], 60, "none", "too few to tell"),
+        ([row("auto", choice="soft-whitening-0.3: …")], 0, "auto", "without labelled pairs"),
+        ([row("auto", choice="left as they are: …")], 0, "none", "without labelled pairs"),
+        ([row("flow", witness=0.5, witness_claim="helps")], 0, "flow", "by the witness"),
+        ([row("flow", witness=0.5, witness_claim="harms")], 0, "none", "by the witness"),
+    ],
+)
+def test_a_recommendation_rests_on_intervals_else_on_auto(rows, pairs, recommended, reason):
+    found = recommend([row("none"), *rows], pairs)
+    assert found.method == recommended
+    assert reason in found.reason
 
 
 def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from bert_flow_tf.calibration.comparison import Comparison
-from bert_flow_tf.calibration.witness import Compared
+from bert_flow_tf.calibration.comparison import Compared, Comparison
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.records import IsotropyResults, Scores

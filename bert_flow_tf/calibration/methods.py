@@ -1,0 +1,117 @@
+"""The methods of calibration by name."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+from bert_flow_tf.calibration.affine import (
+    FullRankWhitening,
+    NullTopDirections,
+    SoftWhitening,
+    Whitening,
+)
+from bert_flow_tf.calibration.auto import Auto
+from bert_flow_tf.errors import ArgumentError, suggest
+from bert_flow_tf.records import WHITENED_FLOW
+
+# What follows a method's name: "" is nothing, `K` a whole number, `E` a positive number; in
+# brackets, it may be missing.
+_NUMBERS = {
+    "": r"",
+    "-K": r"-([1-9]\d{0,5})",
+    "[-D]": r"(?:-([1-9]\d{0,5}))?",
+    "-E": r"-(?![0.]+$)((?:\d{1,5}\.)?\d{1,9})",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of method.
+
+    Attributes:
+      make: function from the number behind the name, or None, to a transformer with scikit-learn's
+        `fit` and `transform`; None for the flow alone.
+      number: what follows the name, a key of `_NUMBERS`.
+      has_flow: True if a flow is learned, on what the transformer returns.
+      has_witness: True if docs/witness.md studied the witness's verdict about it.
+    """
+
+    make: Callable[[float | None], Any] | None
+    number: str = ""
+    has_flow: bool = False
+    has_witness: bool = True
+
+
+def _nulled(count: float | None, *, normalizes: bool) -> NullTopDirections:
+    return NullTopDirections(int(count or 0), normalizes)
+
+
+# A program may add its own; `find_method` reads the names.
+METHODS: dict[str, Kind] = {
+    "auto": Kind(lambda _: Auto()),
+    "flow": Kind(None, has_flow=True),
+    # The study of docs/witness.md has no flow behind a whitening.
+    WHITENED_FLOW: Kind(lambda _: FullRankWhitening(), has_flow=True, has_witness=False),
+    "whitening": Kind(lambda d: Whitening(None if d is None else int(d)), "[-D]"),
+    "soft-whitening": Kind(lambda softness: SoftWhitening(softness or 0.0), "-E"),
+    # The rule of docs/witness.md was right in 36 of 43 claims about sn, which is too few; natsv
+    # was not studied.
+    "sn": Kind(lambda _: _nulled(None, normalizes=True), has_witness=False),
+    "natsv": Kind(lambda k: _nulled(k, normalizes=False), "-K", has_witness=False),
+    "sn+natsv": Kind(lambda k: _nulled(k, normalizes=True), "-K", has_witness=False),
+}
+DEFAULT_METHODS = ("auto", "whitening", "soft-whitening-0.1", "flow")
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A method of calibration: a transformer, a flow, or a flow behind a transformer.
+
+    Attributes:
+      name: as in flags, records and tables.
+      transformer: not yet fitted, or None.
+      flow: True to learn a flow; or a `glow.FlowCalibrator`, which learns it.
+      has_witness: see `Kind`.
+    """
+
+    name: str
+    transformer: Any = None
+    flow: Any = False
+    has_witness: bool = False
+
+
+def find_method(method: Any) -> Method:
+    """Return a method by its name, or of an object with `fit` and `transform`.
+
+    Raises `ArgumentError` for another name or object.
+    """
+    if not isinstance(method, str):
+        return _own_method(method)
+    for name, kind in METHODS.items():
+        if found := re.fullmatch(re.escape(name) + _NUMBERS[kind.number], method):
+            text = next(iter(found.groups()), None)
+            number = None if text is None else float(text)
+            return Method(
+                name=method,
+                transformer=kind.make and kind.make(number),
+                flow=kind.has_flow,
+                has_witness=kind.has_witness,
+            )
+    known = [f"{name}{kind.number}" for name, kind in METHODS.items()]
+    hint = suggest(method, ("auto", "flow", "whitening", "soft-whitening-0.1"))
+    raise ArgumentError(f"method: found {method!r}, expected {', '.join(known)}{hint}")
+
+
+def _own_method(method: Any) -> Method:
+    is_object = not isinstance(method, type)
+    if not (is_object and hasattr(method, "fit") and hasattr(method, "transform")):
+        raise ArgumentError(
+            f"method: found {method!r:.60}, expected a name or an object with fit and transform"
+        )
+    # The import takes seconds, and no name of a method needs it.
+    from glow.calibrator import FlowCalibrator
+
+    if isinstance(method, FlowCalibrator):
+        return Method(name="flow", flow=method, has_witness=True)
+    return Method(name=" ".join(repr(method).split()), transformer=method)

@@ -1,0 +1,44 @@
+"""A calibration by a transformer of another library that is no affine map."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from glow.calibration import Forward
+from glow.folded import DenseLayer
+
+
+class OwnCalibration:
+    """A transformer with scikit-learn's `transform` as a calibration.
+
+    It calibrates arrays, also in a graph; but its weights are in no variables, so it is neither
+    saved nor exported.
+    """
+
+    def __init__(self, transformer: Any, event_size: int) -> None:
+        self.transformer = transformer
+        self.event_size = event_size
+        self.variables_by_path: dict[str, tf.Variable] = {}
+
+    def forward(self, u: tf.Tensor) -> tf.Tensor:
+        """Return the transformed embeddings, float32 [n, D], of `u` [n, D]."""
+        z = tf.numpy_function(self._transform, [u], tf.float32, stateful=False)
+        z.set_shape(u.shape)
+        return z
+
+    def _transform(self, u: np.ndarray) -> np.ndarray:
+        z = np.asarray(self.transformer.transform(u), np.float32)
+        missing = self.event_size - z.shape[1]
+        return np.pad(z, ((0, 0), (0, missing)))
+
+    def dense_layers(self) -> list[DenseLayer]:
+        """Raise `ValueError`."""
+        raise ValueError(f"found {self.transformer!r:.60}, which is no affine map")
+
+    def folded(self) -> None:
+        """Return None, because there is no other form."""
+
+    def fixed_forward(self) -> Forward:
+        """Return `forward`."""
+        return self.forward

@@ -1,0 +1,53 @@
+"""The method that chooses, on spaces of known directions."""
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.calibration.auto import Auto
+from bert_flow_tf.calibration.methods import find_method
+
+
+def space(directions, rows=1000, width=384, seed=0):
+    """Return rows whose spread is that of so many equal directions, far from the origin."""
+    rng = np.random.default_rng(seed)
+    scale = np.where(np.arange(width) < directions, 1.0, 1e-3)
+    rotation = np.linalg.qr(rng.normal(size=(width, width)))[0]
+    return (rng.normal(size=(rows, width)) * scale) @ rotation + 3 * rng.normal(size=width)
+
+
+def test_few_directions_are_whitened_softly():
+    x = space(12)
+    auto = Auto().fit(x)
+    assert auto.choice_ == "soft-whitening-0.3: 1,000 different sentences use 12 of 384 directions"
+    named = find_method("soft-whitening-0.3").transformer.fit(x)
+    np.testing.assert_allclose(auto.matrix_, named.matrix_)
+    np.testing.assert_allclose(auto.mean_, named.mean_)
+
+
+@pytest.mark.parametrize(
+    ("x", "reason"),
+    [
+        (space(60), "use 60 of 384 directions; from 30 on"),
+        (space(12, width=32), "use 12 of 32 directions; from 8 on"),
+        (space(12, rows=99), "99 different sentences, fewer than 100"),
+        (np.tile(space(12, rows=50), (10, 1)), "50 different sentences, fewer than 100"),
+        (np.ones((200, 64)) + 1e-7 * space(12, rows=200, width=64), "by rounding alone"),
+    ],
+)
+def test_where_it_cannot_tell_it_leaves_the_embeddings_as_they_are(x, reason):
+    auto = Auto().fit(x)
+    assert auto.choice_.startswith("left as they are: ")
+    assert reason in auto.choice_
+    np.testing.assert_array_equal(auto.transform(x), x)
+
+
+def test_order_scale_and_repetition_do_not_change_the_choice():
+    x = space(20)
+    expected = Auto().fit(x)
+    order = np.random.default_rng(1).permutation(len(x))
+    for other, scale in ((x[order], 1), (np.tile(x, (3, 1)), 1), (100 * x, 100)):
+        found = Auto().fit(other)
+        assert found.choice_ == expected.choice_
+        np.testing.assert_allclose(
+            np.abs(found.matrix_) * scale, np.abs(expected.matrix_), rtol=1e-5, atol=1e-7
+        )
