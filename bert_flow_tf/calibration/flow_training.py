@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
@@ -13,7 +14,9 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.errors import UserError, warn_user
 from bert_flow_tf.records import Setting
 from bert_flow_tf.settings import flow_config
-from glow.calibrator import FlowCalibrator
+
+if TYPE_CHECKING:
+    from glow.calibrator import FlowCalibrator
 
 # The default 300 steps are like the original's 269 on the STS Benchmark. After fewer than 100,
 # a flow may be worse than none.
@@ -28,7 +31,7 @@ Blocks = Callable[[np.random.Generator], Iterable[np.ndarray]]
 class TrainedFlow:
     """A fitted calibrator, and what a record says of its training."""
 
-    calibrator: FlowCalibrator
+    calibrator: "FlowCalibrator"
     settings: dict[str, Setting]
 
 
@@ -40,8 +43,11 @@ def default_epochs(settings: FitSettings, rows: int) -> float:
 
 def new_calibrator(
     settings: FitSettings, rows: int, show_progress_bar: bool | None
-) -> FlowCalibrator:
+) -> "FlowCalibrator":
     """Return the calibrator that the settings describe, not yet fitted."""
+    # scikit-learn loads with it, which encoding does not need.
+    from glow.calibrator import FlowCalibrator
+
     return FlowCalibrator(
         flow_config(settings.flow_model_config),
         epochs=default_epochs(settings, rows),
@@ -53,7 +59,7 @@ def new_calibrator(
 
 
 def train_flow(
-    calibrator: FlowCalibrator,
+    calibrator: "FlowCalibrator",
     embeddings: np.ndarray,
     held_out: np.ndarray | None,
     *,
@@ -81,7 +87,7 @@ def train_flow(
 
 
 def train_flow_on_blocks(
-    calibrator: FlowCalibrator, blocks: Blocks, rows: int, show_progress_bar: bool | None
+    calibrator: "FlowCalibrator", blocks: Blocks, rows: int, show_progress_bar: bool | None
 ) -> TrainedFlow:
     """Train on blocks that do not fit into memory together; `rows` is their total.
 
@@ -108,7 +114,7 @@ def train_flow_on_blocks(
     return TrainedFlow(calibrator, _recorded(calibrator, calibrator.epochs))
 
 
-def _recorded(calibrator: FlowCalibrator, epochs: float) -> dict[str, Setting]:
+def _recorded(calibrator: "FlowCalibrator", epochs: float) -> dict[str, Setting]:
     return {
         "steps": calibrator.n_steps_,
         "epochs": epochs,
@@ -117,7 +123,7 @@ def _recorded(calibrator: FlowCalibrator, epochs: float) -> dict[str, Setting]:
     }
 
 
-def _warn_of_few_steps(calibrator: FlowCalibrator, rows: int) -> None:
+def _warn_of_few_steps(calibrator: "FlowCalibrator", rows: int) -> None:
     if calibrator.n_steps_ < _WARNED_STEPS:
         advice = (
             f"after fewer than {_WARNED_STEPS}, a flow may be worse than none: use more sentences "
