@@ -7,11 +7,12 @@ import math
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from absl import logging
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -33,6 +34,15 @@ _STEPS_PER_CALL = 32
 _DTYPES = (np.float64, np.float32)
 _ROWS_PER_CALL = 4096
 
+# A function from a flow, embeddings [n, D] and the step (None outside of training) to each row's
+# loss [n].
+Loss = Callable[[Glow, tf.Tensor, tf.Tensor | None], tf.Tensor]
+
+
+def bits_per_dim_loss(flow: Glow, u: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
+    """Return `Glow.bits_per_dim`, the flow loss of Li et al. 2020."""
+    return flow.bits_per_dim(u, step)
+
 
 class FlowTrainer:
     """Train a flow by maximum likelihood with the original's optimiser.
@@ -40,10 +50,14 @@ class FlowTrainer:
     The learning rate is constant. The loss is twice the batch's mean of `Glow.bits_per_dim`,
     because the original (Li et al. 2020, sections 3 and 4) adds the means over the first and over
     the second sentences of its pairs.
+
+    Args:
+      loss: each row's loss, instead of `bits_per_dim_loss`.
     """
 
-    def __init__(self, flow: Glow, learning_rate: float) -> None:
+    def __init__(self, flow: Glow, learning_rate: float, loss: Loss = bits_per_dim_loss) -> None:
         self.flow = flow
+        self._loss = loss
         self.held_out_losses: dict[int, float] = {}
         self._fixed_forward: Forward | None = None
         self._trained = list(flow.trainable_variables)
@@ -64,10 +78,10 @@ class FlowTrainer:
 
     def _take_step(self, u: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            bits_per_dim = tf.reduce_mean(self.flow.bits_per_dim(u, self.optimizer.iterations))
-            loss = 2.0 * bits_per_dim
+            mean = tf.reduce_mean(self._loss(self.flow, u, self.optimizer.iterations))
+            loss = 2.0 * mean
         apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
-        return bits_per_dim
+        return mean
 
     def train(
         self,
@@ -76,13 +90,16 @@ class FlowTrainer:
         steps: int,
         show_progress_bar: bool | None = None,
         held_out: np.ndarray | None = None,
+        callbacks: Sequence[tf_keras.callbacks.Callback] = (),
     ) -> np.ndarray:
         """Take one step per batch of row indices; return their losses.
 
         The losses, float32 [steps], are from before each step, in bits per dimension. An exception
         changes nothing. With `held_out` [m, D], end where these rows are most likely; the losses
         are those of the steps up to there, and `held_out_losses` has the held-out rows' by step.
+        To the callbacks, each call of at most 32 steps is an epoch, see `FlowCalibrator.fit`.
         """
+        told = _told(callbacks, self.flow)
         state = self.state()
         self.held_out_losses = {}
         self._fixed_forward = None
@@ -93,7 +110,9 @@ class FlowTrainer:
             with tqdm(total=steps, desc="flow", unit="step", disable=hide_bar) as progress:
                 if progress.disable and hide_bar is None:
                     logging.info("learning the flow, %s steps", f"{steps:,}")
-                for stack in _stacked(batches):
+                for number, stack in enumerate(_stacked(batches)):
+                    if told:
+                        told.on_epoch_begin(number)
                     step_losses = self._steps()(tf.constant(X[stack])).numpy()
                     if not (finite := np.isfinite(step_losses)).all():
                         i = int(np.argmin(finite))
@@ -103,11 +122,17 @@ class FlowTrainer:
                         )
                     losses.extend(step_losses)
                     progress.update(len(stack))
+                    logs = {"loss": float(np.mean(step_losses))}
                     if held_out is not None:
-                        loss = float(np.mean(self.flow.bits_per_dim(held_out)))
-                        self.held_out_losses[len(losses)] = loss
+                        loss = float(np.mean(self._loss(self.flow, tf.constant(held_out), None)))
+                        logs["val_loss"] = self.held_out_losses[len(losses)] = loss
                         if loss < best[0]:
                             best = (loss, len(losses), self.state())
+                    if told:
+                        told.on_train_batch_end(len(losses) - 1, {"loss": float(step_losses[-1])})
+                        told.on_epoch_end(number, logs)
+                        if told.model.stop_training:
+                            break
             if held_out is not None:
                 if not best[1]:
                     raise ValueError("held_out: found no finite loss, expected one")
@@ -120,6 +145,8 @@ class FlowTrainer:
         except BaseException:
             self.restore(state)
             raise
+        if told:
+            told.on_train_end()
         return np.asarray(losses, np.float32)
 
     def forward(self, u: np.ndarray) -> np.ndarray:
@@ -137,6 +164,27 @@ class FlowTrainer:
             (*self.flow.variables, *self.optimizer.variables), state, strict=True
         ):
             variable.assign(value)
+
+
+class _FlowModel(tf_keras.Model):
+    """What a Keras callback finds as its `model`: the flow's weights, and `stop_training`."""
+
+    def __init__(self, flow: Glow) -> None:
+        super().__init__(name="flow_model")
+        self.flow = flow
+
+
+def _told(
+    callbacks: Sequence[tf_keras.callbacks.Callback], flow: Glow
+) -> tf_keras.callbacks.CallbackList | None:
+    """Return the callbacks as one, which has begun; None if there are none."""
+    if not callbacks:
+        return None
+    model = _FlowModel(flow)
+    told = tf_keras.callbacks.CallbackList(list(callbacks), model=model, add_history=False)
+    model.stop_training = False
+    told.on_train_begin()
+    return told
 
 
 class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -162,6 +210,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         `glow.bijectors.ActNorm`. The original defines this but never runs it.
       show_progress_bar: None to show it on a terminal only.
       network: the couplings' network, see `Glow`; None for the configuration's.
+      loss: function `loss(flow, u, step)` that returns each row's loss, [n], of embeddings `u` [n,
+        D], for terms of one's own; None for `bits_per_dim_loss`. `step` is None for held-out rows.
+      callbacks: Keras callbacks of `fit`. To them, each call of at most 32 steps is an epoch;
+        `logs` has `loss`, its mean, and with held-out rows `val_loss`.
 
     Attributes:
       flow_: the `glow.flow.Glow`.
@@ -183,6 +235,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         data_dependent_init: bool = False,
         show_progress_bar: bool | None = None,
         network: MakeNetwork | None = None,
+        loss: Loss | None = None,
+        callbacks: Sequence[tf_keras.callbacks.Callback] = (),
     ) -> None:
         self.config = config
         self.epochs = epochs
@@ -192,6 +246,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.data_dependent_init = data_dependent_init
         self.show_progress_bar = show_progress_bar
         self.network = network
+        self.loss = loss
+        self.callbacks = callbacks
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -224,7 +280,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         trainer = self._new_trainer(u, next(self._batches(len(u), rows)))
         batches = itertools.islice(self._batches(len(u), rows), steps)
-        losses = trainer.train(u, batches, steps, self.show_progress_bar, dev)
+        losses = trainer.train(
+            u, batches, steps, self.show_progress_bar, dev, callbacks=self.callbacks
+        )
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(trainer, losses)
         return self
@@ -286,7 +344,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         flow = Glow(config, width, seed=self.seed, network=self.network)
         if self.data_dependent_init:
             flow.initialize_from_data(X[first_batch])
-        return FlowTrainer(flow, self.learning_rate)
+        return FlowTrainer(flow, self.learning_rate, self.loss or bits_per_dim_loss)
 
     def _batches(self, n: int, rows: int) -> Iterator[np.ndarray]:
         """Yield row indices, int64 [rows], without end; batches may span epochs."""
@@ -402,6 +460,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             trainer = FlowTrainer(
                 Glow(self.config_, event_size, seed=self.seed, network=self.network),
                 self.learning_rate,
+                self.loss or bits_per_dim_loss,
             )
             trainer.restore(variables)
             self._set_fitted(trainer, self.losses_)

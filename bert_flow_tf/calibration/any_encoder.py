@@ -5,7 +5,7 @@ import importlib
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +34,9 @@ from glow.saved import (
     write_calibration,
     write_export,
 )
+
+if TYPE_CHECKING:
+    from glow.calibrator import Loss
 
 RECORD_FILE = "record.json"
 # The library writes a model's files and these modules; a folder with any other file is not
@@ -242,6 +245,8 @@ def calibrate(
     learning_rate: float = FitSettings.learning_rate,
     seed: int = FitSettings.seed,
     dev_fraction: float = FitSettings.dev_fraction,
+    loss: "Loss | None" = None,
+    callbacks: Sequence[Any] = (),
     show_progress_bar: bool | None = None,
 ) -> Calibrated:
     """Learn a calibration of an encoder's embeddings, as `BertFlow.fit` does.
@@ -272,6 +277,8 @@ def calibrate(
         learning_rate=learning_rate,
         seed=seed,
         dev_fraction=dev_fraction,
+        loss=loss,
+        callbacks=callbacks,
         show_progress_bar=show_progress_bar,
     )
 

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.comparison import Comparison, recommend
+from bert_flow_tf.calibration.flow_training import Hooks
 from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method
@@ -16,6 +17,9 @@ from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.records import ModelRecord, Threshold, Verdict, made_by
 from bert_flow_tf.settings import chosen, suggesting_arguments
+
+if TYPE_CHECKING:
+    from glow.calibrator import Loss
 
 Self = TypeVar("Self", bound="CalibratedEncoder")
 
@@ -66,6 +70,8 @@ class CalibratedEncoder:
         learning_rate: float = FitSettings.learning_rate,
         seed: int = FitSettings.seed,
         dev_fraction: float = FitSettings.dev_fraction,
+        loss: "Loss | None" = None,
+        callbacks: Sequence[Any] = (),
         show_progress_bar: bool | None = None,
     ) -> Self:
         """Learn a new calibration on sentences without labels; return the model.
@@ -90,6 +96,8 @@ class CalibratedEncoder:
           learning_rate: constant.
           seed: of order and initial weights.
           dev_fraction: share of distinct sentences held out, see `calibration.learning.hold_out`.
+          loss, callbacks: each row's loss, and Keras callbacks, of a flow's training, see
+            `glow.FlowCalibrator`.
           show_progress_bar: None shows it on a terminal only.
 
         Raises:
@@ -108,6 +116,7 @@ class CalibratedEncoder:
             chosen(FitSettings, locals()),
             checked,
             metric=metric,
+            hooks=Hooks(loss, callbacks),
             reduce=self.reduce,
             may_witness=self.may_witness,
             show_progress_bar=show_progress_bar,

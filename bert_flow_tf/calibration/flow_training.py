@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -16,7 +16,7 @@ from bert_flow_tf.records import Setting
 from bert_flow_tf.settings import flow_config
 
 if TYPE_CHECKING:
-    from glow.calibrator import FlowCalibrator
+    from glow.calibrator import FlowCalibrator, Loss
 
 # The default 300 steps are like the original's 269 on the STS Benchmark. After fewer than 100,
 # a flow may be worse than none.
@@ -41,8 +41,25 @@ def default_epochs(settings: FitSettings, rows: int) -> float:
     return settings.epochs or float(max(1, enough))
 
 
+@dataclasses.dataclass(frozen=True)
+class Hooks:
+    """What a program adds to the training of a flow.
+
+    Attributes:
+      loss, callbacks: see `glow.FlowCalibrator`.
+    """
+
+    loss: "Loss | None" = None
+    callbacks: Sequence[Any] = ()
+
+    @property
+    def given(self) -> list[str]:
+        """The names of those that are given."""
+        return [name for name, value in vars(self).items() if value]
+
+
 def new_calibrator(
-    settings: FitSettings, rows: int, show_progress_bar: bool | None
+    settings: FitSettings, rows: int, hooks: Hooks, show_progress_bar: bool | None
 ) -> "FlowCalibrator":
     """Return the calibrator that the settings describe, not yet fitted."""
     # scikit-learn loads with it, which encoding does not need.
@@ -55,6 +72,8 @@ def new_calibrator(
         learning_rate=settings.learning_rate,
         seed=settings.seed,
         show_progress_bar=show_progress_bar,
+        loss=hooks.loss,
+        callbacks=hooks.callbacks,
     )
 
 

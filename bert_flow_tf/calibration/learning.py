@@ -11,6 +11,7 @@ from bert_flow_tf.calibration.affine import affine_form
 from bert_flow_tf.calibration.comparison import Compared, figures_of
 from bert_flow_tf.calibration.flow_training import (
     Blocks,
+    Hooks,
     new_calibrator,
     train_flow,
     train_flow_on_blocks,
@@ -30,7 +31,7 @@ from bert_flow_tf.calibration.judgement import Map, Pairs
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.own import OwnCalibration
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.errors import UserError, warn_user
+from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.records import CalibrationRecord, Setting, Training
 from glow.calibration import AffineMap, Calibration
@@ -41,6 +42,7 @@ from glow.whitened import WhitenedFlow
 _LEAST_HELD_OUT = 10
 _MOST_HELD_OUT = 1000
 _FEW_DIFFERENT = 100
+NO_HOOKS = Hooks()
 
 # A function from sentences, and the progress bar's `label`, to embeddings [n, D].
 Encode = Callable[..., np.ndarray]
@@ -105,6 +107,7 @@ def fit_sentences(
     pairs: Pairs | None = None,
     *,
     metric: str | None = None,
+    hooks: Hooks = NO_HOOKS,
     reduce: Map = np.asarray,
     may_witness: bool = True,
     show_progress_bar: bool | None = None,
@@ -113,6 +116,7 @@ def fit_sentences(
 
     Args:
       metric: the measure that decides on the pairs, see `judgement.deciding_measures`.
+      hooks: what a program adds to the training of a flow.
       reduce: function that follows the calibration, from [n, D].
       may_witness: False for an encoder that the witness was not studied on.
 
@@ -130,7 +134,7 @@ def fit_sentences(
     embeddings = encode(texts, label="sentences")
     kept, rows = hold_out(texts, settings)
     held_out = HeldOut([texts[row] for row in rows], embeddings[rows]) if rows else None
-    learned = learn(method, settings, embeddings[kept], held_out, show_progress_bar)
+    learned = learn(method, settings, embeddings[kept], held_out, hooks, show_progress_bar)
     sides = _sides(learned.calibration, reduce)
     has_witness = may_witness and method.has_witness
     final = _learned_on_all(method, learned, embeddings, held_out)
@@ -163,7 +167,7 @@ def fit_array(embeddings: np.ndarray, method: Method, settings: FitSettings) -> 
     _check_different(len(set(keys)), len(keys), method)
     kept, rows = hold_out(keys, settings)
     held_out = HeldOut(None, embeddings[rows]) if rows else None
-    learned = learn(method, settings, embeddings[kept], held_out, None)
+    learned = learn(method, settings, embeddings[kept], held_out)
     final = _learned_on_all(method, learned, embeddings, held_out)
     history = History(
         losses=learned.losses,
@@ -192,7 +196,7 @@ def fit_blocks(
     Args:
       rows: the number of embeddings in all blocks.
     """
-    calibrator = new_calibrator(settings, rows, False)
+    calibrator = new_calibrator(settings, rows, NO_HOOKS, False)
     trained = train_flow_on_blocks(calibrator, blocks, rows, show_progress_bar)
     learned = _flow_of(trained.calibrator, trained.settings)
     sides = _sides(learned.calibration, reduce)
@@ -276,12 +280,19 @@ def learn(
     settings: FitSettings,
     embeddings: np.ndarray,
     held_out: HeldOut | None,
-    show_progress_bar: bool | None,
+    hooks: Hooks = NO_HOOKS,
+    show_progress_bar: bool | None = None,
 ) -> Learned:
     """Learn a calibration of embeddings [n, D].
 
-    Raises `UserError` if the method fails.
+    Raises `UserError` if the method fails, or has no flow for the hooks.
     """
+    is_own = method.flow not in (True, False)
+    if hooks.given and (is_own or not method.flow):
+        given = " and ".join(hooks.given)
+        raise ArgumentError(
+            f"{given}: found with the method {method.name}, expected the name of one with a flow"
+        )
     if not method.flow:
         return _learn_map(method, embeddings)
     dev = None if held_out is None else held_out.embeddings
@@ -292,10 +303,9 @@ def learn(
             raise UserError(f"fit: found {method.name}, expected an affine map before the flow")
         embeddings = whitening.forward(embeddings).numpy()
         dev = None if dev is None else whitening.forward(dev).numpy()
-    is_own = method.flow is not True
     calibrator = method.flow
     if not is_own:
-        calibrator = new_calibrator(settings, len(embeddings), show_progress_bar)
+        calibrator = new_calibrator(settings, len(embeddings), hooks, show_progress_bar)
     trained = train_flow(
         calibrator, embeddings, dev, ends_early=not is_own and settings.epochs is None
     )

@@ -1,0 +1,74 @@
+"""A loss and Keras callbacks of one's own in the training of a flow."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from bert_flow_tf import calibrate
+from glow import FlowCalibrator
+from glow.calibrator import bits_per_dim_loss
+from tests.refusals import user_error
+
+X = (np.random.default_rng(0).normal(size=(600, 8)) ** 3).astype(np.float32)
+
+
+def fitted(**options):
+    made = FlowCalibrator(epochs=4, batch_size=16, show_progress_bar=False, **options)
+    return made.fit(X[:500], held_out=X[500:])
+
+
+def penalised(flow, u, step):
+    """Return the flow loss, and the latents' mean square."""
+    return bits_per_dim_loss(flow, u, step) + tf.reduce_mean(flow.forward(u) ** 2, axis=-1)
+
+
+def test_the_default_loss_given_by_hand_gives_the_same_bits():
+    expected = fitted()
+    found = fitted(loss=bits_per_dim_loss, callbacks=[tf_keras.callbacks.Callback()])
+    np.testing.assert_array_equal(found.transform(X), expected.transform(X))
+    np.testing.assert_array_equal(found.losses_, expected.losses_)
+    assert found.held_out_losses_ == expected.held_out_losses_
+
+
+def test_a_loss_of_ones_own_is_what_is_minimised():
+    expected, found = (
+        FlowCalibrator(epochs=8, batch_size=16, show_progress_bar=False, loss=loss).fit(X)
+        for loss in (None, penalised)
+    )
+    assert found.losses_[0] > expected.losses_[0]
+    assert np.mean(found.transform(X) ** 2) < np.mean(expected.transform(X) ** 2)
+
+
+def test_keras_callbacks_see_losses_and_end_the_training(tmp_path):
+    logger = tf_keras.callbacks.CSVLogger(tmp_path / "losses.csv")
+    board = tf_keras.callbacks.TensorBoard(tmp_path / "board")
+    stopping = tf_keras.callbacks.EarlyStopping("val_loss", patience=0, min_delta=1e6)
+    found = fitted(callbacks=[logger, board, stopping])
+    lines = (tmp_path / "losses.csv").read_text().splitlines()
+    assert lines[0] == "epoch,loss,val_loss"
+    # The second epoch is not better by a million, so it is the last.
+    assert len(lines) == 3
+    assert len(found.held_out_losses_) == 2
+    assert list((tmp_path / "board").rglob("events.out.tfevents.*"))
+
+
+def test_fit_passes_them_on_and_refuses_them_without_a_flow():
+    seen = []
+    watch = tf_keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
+    words = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
+
+    def codes(texts):
+        return np.array([[len(text), *map(ord, (text + "zz")[:3])] for text in texts], np.float32)
+
+    calibrate(codes, words, epochs=30, loss=penalised, callbacks=[watch])
+    assert {"loss"} == set(seen[0])
+    for method in ("whitening", FlowCalibrator()):
+        with user_error("loss and callbacks: found with the method"):
+            calibrate(codes, words, method=method, loss=penalised, callbacks=[watch])
+
+
+@pytest.mark.parametrize("name", ["loss", "callbacks"])
+def test_they_are_parameters_of_scikit_learn(name):
+    value = penalised if name == "loss" else [tf_keras.callbacks.Callback()]
+    assert FlowCalibrator(**{name: value}).get_params()[name] is value
