@@ -249,7 +249,8 @@ class BertFlow(CalibratedEncoder, Embedder):
           device: only the default is supported.
           normalize_embeddings: True scales embeddings to norm 1; False leaves the encoder's own
             setting, `normalizes`.
-          truncate_dim: number of leading channels to keep; None keeps all.
+          truncate_dim: number of leading channels to keep, of an encoder's normalized embeddings,
+            too; None keeps all.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
@@ -274,7 +275,10 @@ class BertFlow(CalibratedEncoder, Embedder):
         found = self._embedding_batcher.encode(
             sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
         )
-        found = self.scaled(found[:, :truncate_dim], normalize_embeddings or None)
+        # An encoder's `Normalize` comes before the truncation, as in sentence-transformers.
+        found = self.scaled(found)[:, :truncate_dim]
+        if normalize_embeddings:
+            found = self.scaled(found, True)
         found = quantized(np.asarray(found), precision)
         result = found[0] if single else found
         if convert_to_tensor or (single and not convert_to_numpy):

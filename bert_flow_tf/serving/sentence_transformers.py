@@ -36,6 +36,9 @@ def write_sentence_transformers(
         raise _unsupported(f"the encoder {model.source.bert_hub}")
     settings: Any = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
     settings |= {"pooling": model.sentence_embedding_type, "normalize": description.normalized}
+    if model.document_prompt:
+        # The library's `encode_document` never reads a prompt of another name, such as "passage".
+        settings["prompts"] = {**model.prompts, "document": model.document_prompt}
     record = model.source.record.with_origin(
         "export", max_seq_length=description.max_seq_length, **settings
     )

@@ -220,8 +220,7 @@ def write_tokenizer(
     """Write `vocab.txt` and the files from which transformers makes a tokenizer."""
     (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in vocab), encoding="utf-8")
     ids = {piece: i for i, piece in enumerate(vocab)}
-    added = {**dict.fromkeys(SPECIAL, False), **rules.added_tokens}
-    plain = {"single_word": False, "lstrip": False, "rstrip": False}
+    plain = {"special": False, "single_word": False, "lstrip": False, "rstrip": False}
     packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
     cjk, accents, lower = rules.tokenize_chinese_chars, rules.strip_accents, rules.do_lower_case
     normalizer: dict[str, Any] = {
@@ -230,25 +229,23 @@ def write_tokenizer(
         "handle_chinese_chars": cjk,
     }
     normalizer |= {"strip_accents": accents, "lowercase": lower}
+    # The library removes characters of private use, such as bullets of a text from a PDF, which TF1
+    # keeps as letters of unknown words. It keeps U+FDD0, which never is a character.
+    changes = [_replaced(r"\p{Co}", "\ufdd0")]
     if lower:
         # The library lower-cases each letter alone, but Python, and so TF1, writes a final sigma as
         # ς.
-        final = {"type": "Replace", "pattern": {"Regex": r"(?<=\p{L})Σ(?!\p{L})"}, "content": "ς"}
-        normalizer = {"type": "Sequence", "normalizers": [final, normalizer]}
+        changes.append(_replaced(r"(?<=\p{L})Σ(?!\p{L})", "ς"))
     word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
     tokenizer = {
         **{"version": "1.0", "truncation": None, "padding": None},
+        # BERT's special tokens are not among them, because TF1 splits a sentence's "[CLS]" like any
+        # other word. transformers adds them, but splits them by `split_special_tokens`, too.
         "added_tokens": [
-            {
-                "id": ids[token],
-                "content": token,
-                "normalized": normalized,
-                "special": token in SPECIAL,
-                **plain,
-            }
-            for token, normalized in sorted(added.items(), key=lambda one: ids[one[0]])
+            {"id": ids[token], "content": token, "normalized": normalized, **plain}
+            for token, normalized in sorted(rules.added_tokens.items(), key=lambda one: ids[one[0]])
         ],
-        "normalizer": normalizer,
+        "normalizer": {"type": "Sequence", "normalizers": [*changes, normalizer]},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {"type": "BertProcessing", **packing},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -258,7 +255,10 @@ def write_tokenizer(
     # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a
     # word's length.
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
-    # A sentence may contain "[CLS]", which TF1 splits like any other word.
     settings |= {"split_special_tokens": True, "do_lower_case": lower}
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
     write_json(folder / TOKENIZER_CONFIG_FILE, settings | names)
+
+
+def _replaced(pattern: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}

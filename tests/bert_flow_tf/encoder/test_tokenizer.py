@@ -4,7 +4,9 @@ import time
 
 import pytest
 import tensorflow as tf
+import tokenizers
 
+from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.tokenizer import Tokenizer, is_uncased, read_vocabulary
 from bert_flow_tf.encoder.weights import TextRules
 from tests.refusals import user_error
@@ -91,3 +93,17 @@ def test_pieces_are_lines_that_tensorflow_text_takes(tmp_path):
     for piece in ("x" * 300, "a\0b"):
         with user_error("vocabulary: cannot be read"):
             Tokenizer([*VOCAB, piece], TextRules(do_lower_case=True))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_written_tokenizer_gives_our_ids_to_programs_without_transformers(tmp_path, lower):
+    vocab = [*SPECIAL, *"[]abk", "##b", "cls", "mask", "CLS", "MASK"]
+    rules = TextRules(do_lower_case=lower, added_tokens={"<USER>": False})
+    write_tokenizer(tmp_path, [*vocab, "<USER>"], rules, 16)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    # The last two hold characters of private use, as bullets of a text from a PDF.
+    texts = ["[MASK] [CLS]a<USER>b", "[UNK]", "\uf0b7 a", "a\ue000b \U000f0000"]
+    ours = Tokenizer([*vocab, "<USER>"], rules)(tf.constant(texts), 16)
+    found = [one.ids for one in theirs.encode_batch(texts)]
+    lengths = tf.reduce_sum(ours["input_mask"], axis=1)
+    assert found == tf.RaggedTensor.from_tensor(ours["input_word_ids"], lengths).to_list()

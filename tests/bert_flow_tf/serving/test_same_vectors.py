@@ -67,6 +67,15 @@ def test_every_way_in_gives_the_vectors_of_encode(kind, tiny_encoder_dir, monkey
         np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5 * scale, err_msg=way)
 
 
+def test_truncation_leaves_the_norm_of_all_channels(tiny_encoder_dir, monkeypatch):
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    _normalizing(monkeypatch, model)
+    cut = model.encode(SENTENCES)[:, :5]
+    np.testing.assert_array_equal(model.encode(SENTENCES, truncate_dim=5), cut)
+    again = model.encode(SENTENCES, truncate_dim=5, normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(again, axis=1), 1, atol=1e-6)
+
+
 def test_folder_to_fit_keeps_the_norms(tiny_encoder_dir, monkeypatch, tmp_path):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     _normalizing(monkeypatch, model)

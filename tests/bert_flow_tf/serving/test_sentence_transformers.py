@@ -92,6 +92,16 @@ def test_it_is_an_encoder_here_as_well(variant, tmp_path, pooling):
     )
 
 
+def test_a_passage_prompt_is_the_documents_prompt(variant, tmp_path):
+    model = variant("avg", None)
+    model.prompts = {"query": "the ", "passage": "lower "}
+    model.export(tmp_path / "out", format="sentence-transformers")
+    settings = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
+    assert settings["prompts"] == {**model.prompts, "document": "lower "}
+    again = BertFlow.from_hub(tmp_path / "out")
+    np.testing.assert_array_equal(again.encode_document(["cat"]), model.encode_document(["cat"]))
+
+
 @pytest.mark.parametrize(
     ("pooling", "changed", "found"),
     [
