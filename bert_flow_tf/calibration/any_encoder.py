@@ -127,19 +127,27 @@ class Calibrated(CalibratedEncoder):
 
         The options are those of the encoder's own `encode`.
         """
+        return self._calibrated("encode", sentences, options)
+
+    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Return `encode`'s embeddings with the encoder's own prompt of a query, if it has one."""
+        return self._calibrated("encode_query", sentences, options)
+
+    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Return `encode`'s embeddings with the encoder's own prompt of a document, if any."""
+        return self._calibrated("encode_document", sentences, options)
+
+    def _calibrated(
+        self, method: str, sentences: str | Iterable[str], options: dict[str, Any]
+    ) -> np.ndarray:
         if self.encoder is None:
             raise UserError(
                 "encode: found a calibration without an encoder, expected one in load_calibration"
             )
         single = isinstance(sentences, str)
-        found = self.transform(
-            _encode(self.encoder, [sentences] if isinstance(sentences, str) else sentences, options)
-        )
+        texts = [sentences] if isinstance(sentences, str) else sentences
+        found = self.transform(_encode(self.encoder, texts, options, method))
         return found[0] if single else found
-
-    # The encoder's own prompts are among the options of its `encode`.
-    encode_query = encode
-    encode_document = encode
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
         """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
@@ -265,6 +273,9 @@ def calibrate(
         >>> calibrated.encode(["at", "by"]).shape
         (2, 3)
     """
+    if isinstance(encoder, CalibratedEncoder):
+        found = type(encoder).__name__
+        raise ArgumentError(f"encoder: found a {found}, which learns a calibration by its own fit")
     learner = Calibrated(encoder, None, _UNKNOWN, None, normalize=normalize)
     return learner.fit(
         sentences,
@@ -349,11 +360,15 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
 
 
 def _encode(
-    encoder: Encoder, sentences: Iterable[str], options: dict[str, Any] | None = None
+    encoder: Encoder,
+    sentences: Iterable[str],
+    options: dict[str, Any] | None = None,
+    method: str = "encode",
 ) -> np.ndarray:
+    """Return embeddings of a method of the encoder, or else of its `encode`, or of a function."""
     texts = sentence_list(sentences)
     # A `SentenceTransformer` is callable too, on tensors.
-    call: Any = getattr(encoder, "encode", encoder)
+    call: Any = getattr(encoder, method, getattr(encoder, "encode", encoder))
     if isinstance(encoder, str) or not callable(call):
         raise ArgumentError(
             f"encoder: found {encoder!r:.40}, expected a SentenceTransformer or a function"

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import zlib
 
 import numpy as np
 import pytest
@@ -253,3 +254,35 @@ def test_six_architectures_of_sentence_transformers(require, texts, tmp_path):
 def test_examples_in_docstrings_print_what_they_say():
     found = doctest.testmod(any_encoder)
     assert found.attempted > 5 and not found.failed
+
+
+class _Prompted:
+    """An encoder with prompts, as sentence-transformers has them."""
+
+    def encode(self, texts, prompt=""):
+        seeds = [zlib.crc32((prompt + text).encode()) for text in texts]
+        return np.stack([np.random.default_rng(seed).normal(size=6) for seed in seeds])
+
+    def encode_query(self, texts):
+        return self.encode(texts, prompt="query: ")
+
+    def encode_document(self, texts):
+        return self.encode(texts, prompt="document: ")
+
+
+def test_queries_and_documents_get_the_encoders_own_prompts():
+    texts = [f"text {i}" for i in range(150)]
+    encoder = _Prompted()
+    model = calibrate(encoder, texts, method="sn")
+    for name in ("encode", "encode_query", "encode_document"):
+        expected = model.transform(getattr(encoder, name)(texts))
+        np.testing.assert_array_equal(getattr(model, name)(texts), expected)
+    np.testing.assert_allclose(model.embed_query("a"), model.encode_query("a"))
+    function = calibrate(encoder.encode, texts, method="sn")
+    np.testing.assert_array_equal(function.encode_query(texts), function.encode(texts))
+
+
+def test_a_model_of_our_own_learns_by_its_own_fit(tiny_encoder_dir):
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    with user_error("encoder: found a BertFlow, which learns a calibration by its own fit"):
+        calibrate(model, ["w1 w2"] * 100)
