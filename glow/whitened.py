@@ -70,8 +70,19 @@ class WhitenedFlow(tf.Module):
 
     def bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tf.Tensor:
         """Return `-log p(u) / (D ln 2)`, see `Glow.bits_per_dim`."""
-        added = self._log_det() / (self.event_size * math.log(2.0))
-        return self.flow.bits_per_dim(self.whitening.forward(u), step) - added
+        return self.forward_and_bits_per_dim(u, step)[1]
+
+    def forward_and_bits_per_dim(
+        self, u: tf.Tensor, step: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return `(forward(u), bits_per_dim(u, step))` in one pass."""
+        z, bits_per_dim = self.flow.forward_and_bits_per_dim(self.whitening.forward(u), step)
+        return z, bits_per_dim - self._log_det() / (self.event_size * math.log(2.0))
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """The flow's; the whitening stays as it is."""
+        return self.flow.trainable_variables
 
     def sample(self, n: int, seed: int) -> tf.Tensor:
         """Draw `n` embeddings [n, D]; the seed determines them."""

@@ -63,6 +63,15 @@ class SentenceEncoder(tf_keras.layers.Layer):
         encoder._set_pooling(sentence_embedding_type)
         return encoder
 
+    def as_trainable(self) -> "SentenceEncoder":
+        """Return an encoder with the same weights, whose variables can be trained."""
+        if self.trainable:
+            return self
+        encoder = SentenceEncoder(self.source, self.sentence_embedding_type, trainable=True)
+        for name, variable in encoder.variables_by_name.items():
+            variable.assign(self.variables_by_name[name])
+        return encoder
+
     def in_bfloat16(self) -> "SentenceEncoder":
         """Return a copy that computes matrix products in bfloat16."""
         if self.bert_config is None:

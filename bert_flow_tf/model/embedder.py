@@ -20,6 +20,7 @@ from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import build_calibration, build_encoder
+from bert_flow_tf.model.trainable import TrainableModel
 from bert_flow_tf.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
 from bert_flow_tf.settings import DTYPES
 from glow.calibration import Calibration
@@ -130,6 +131,34 @@ class Embedder:
         record = msgspec.structs.replace(self.record, flow=learned)
         self._set_calibration(calibration, record)
         self.history_ = None
+
+    def trainable(self, *, encoder: bool = False) -> TrainableModel:
+        """Return encoder and flow as a `tf_keras.Model`, for a training loop of one's own.
+
+        It shares this model's variables, so `encode`, `save` and `export` see what the loop
+        changes. The record says that the training is unknown.
+
+        Args:
+          encoder: True to train the encoder, too; copies of this model keep the old one.
+
+        Raises:
+          UserError: the model has no flow; `model.flow = Glow(…)` sets one.
+        """
+        calibration = self.require_flow("trainable")
+        record = msgspec.structs.replace(self.record, flow=record_of_own(calibration))
+        if encoder:
+            self.encoder = self.encoder.as_trainable()
+            bfloat16 = self.dtype == "bfloat16"
+            self.cast_encoder = self.encoder.in_bfloat16() if bfloat16 else self.encoder
+            self.encoder_trained = True
+            tuned = Training(began_with=record.encoder.fine_tuning)
+            described = msgspec.structs.replace(
+                record.encoder, fingerprint=None, weights=None, fine_tuning=tuned
+            )
+            record = msgspec.structs.replace(record, encoder=described)
+        self._set_calibration(calibration, record)
+        self.history_ = None
+        return TrainableModel(self, trains_encoder=encoder)
 
     def _make_batchers(self) -> None:
         calibration = self.calibration

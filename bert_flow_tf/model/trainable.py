@@ -1,0 +1,55 @@
+"""Encoder and flow as one Keras model, for a training loop of one's own."""
+
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+import tf_keras
+
+from bert_flow_tf.encoder.pooling import reduce_dimension
+
+if TYPE_CHECKING:
+    from bert_flow_tf.model.embedder import Embedder
+
+
+class TrainableModel(tf_keras.Model):
+    """Map sentences to their embeddings and their flow loss.
+
+    It has the variables of the `Embedder` that made it, so `encode`, `save` and `export` of that
+    model see what a training loop changes. A call with `training=True` applies the dropout of the
+    encoder and of the flow, at random.
+
+        >>> network = model.trainable(encoder=True)
+        >>> found = network(tf.constant(sentences[:4]), training=True)
+        >>> found["embeddings"].shape, found["bits_per_dim"].shape
+        (TensorShape([4, 32]), TensorShape([4]))
+    """
+
+    def __init__(self, model: "Embedder", *, trains_encoder: bool) -> None:
+        super().__init__(name="bert_flow")
+        self.encoder = model.encoder
+        self.flow = model.require_flow("trainable")
+        self._trains_encoder = trains_encoder
+        self._tokenizer = model.tokenizer
+        self._max_seq_length = model.max_seq_length
+        self._low_dim = model.low_dim
+        self._prompt = model.default_prompt
+
+    @property
+    def trainable_weights(self) -> list[tf.Variable]:
+        """The flow's variables, and those of a trained encoder that an embedding depends on."""
+        encoder = self.encoder.pooled_variables if self._trains_encoder else []
+        return [*encoder, *self.flow.trainable_variables]
+
+    def call(self, sentences: tf.Tensor, training: bool = False) -> dict[str, tf.Tensor]:
+        """Return `encode`'s "embeddings" [n, D] and the flow loss "bits_per_dim" [n].
+
+        Args:
+          sentences: strings [n]; the default prompt is put before them, as in `encode`.
+        """
+        texts = tf.strings.join([self._prompt, sentences]) if self._prompt else sentences
+        tokens = self._tokenizer(texts, self._max_seq_length)
+        u = self.encoder(tokens, training=training and self._trains_encoder)
+        # Each step has its own masks of `coupling_dropout`.
+        step = tf.random.uniform([], maxval=2**31 - 1, dtype=tf.int32) if training else None
+        z, bits_per_dim = self.flow.forward_and_bits_per_dim(u, step)
+        return {"embeddings": reduce_dimension(z, self._low_dim), "bits_per_dim": bits_per_dim}
