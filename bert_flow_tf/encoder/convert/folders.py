@@ -42,6 +42,15 @@ ENCODER_FOLDER = FolderKind(
         "2_Normalize",
     ),
 )
+DESCRIPTION_FILE = "export.json"
+# The library itself may have written the model, with its tokenizer's files. Without an export's
+# description, it is a model that the user has got from elsewhere.
+SENTENCE_TRANSFORMERS_EXPORT = FolderKind(
+    "an export for sentence-transformers",
+    MODULES_FILE,
+    ("*.json", "*.txt", "*.model", "README.md", "*.safetensors", "[0-9]*_*"),
+    lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
+)
 TF_HUB_FOLDER = FolderKind(
     "an export for TF-Hub", TF_HUB_RECORD_FILE, (TF_HUB_RECORD_FILE, "encoder", "preprocess")
 )
