@@ -41,7 +41,7 @@ class Bert:
       trainable: True if training needs gradients of the variables.
       dtype: type of the matrices and products; bfloat16 rounds a copy of the matrices.
       portable: True to use only operations that ONNX has.
-      few: True for operations that are faster for few rows, and slower for many.
+      few_tokens: True for operations that are faster for few tokens, and slower for many.
     """
 
     seeds_dropout = True
@@ -54,10 +54,10 @@ class Bert:
         trainable: bool = False,
         dtype: tf.DType = tf.float32,
         portable: bool = False,
-        few: bool = False,
+        few_tokens: bool = False,
     ) -> None:
         self.config = config
-        self._fused = _FUSED | ({"layer_norm": _few_layer_norm} if few else {})
+        self._fused = _FUSED | ({"layer_norm": _layer_norm_of_few_tokens} if few_tokens else {})
         self._trainable, self._portable = trainable, portable
         self.num_layers, self.hidden_size = config.num_hidden_layers, config.hidden_size
         self._head_size = config.hidden_size // config.num_attention_heads
@@ -342,7 +342,7 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
     return tf.reshape(scaled, tf.shape(x)) * gamma + beta
 
 
-def _few_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+def _layer_norm_of_few_tokens(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     # Without a custom gradient, because TensorFlow would warn of it when it loads an export.
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
     deviation = tf.math.rsqrt(

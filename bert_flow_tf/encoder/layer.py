@@ -101,7 +101,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def embed(
         self, inputs: Inputs, weights: Mapping[str, tf.Tensor] | None = None, **forms: bool
     ) -> tf.Tensor:
-        """Return embeddings without dropout; `forms` are `portable` and `few` of `Bert`.
+        """Return embeddings without dropout; `forms` are `portable` and `few_tokens` of `Bert`.
 
         A BERT computes with `weights` instead of its variables, if they are given.
         """

@@ -24,7 +24,8 @@ from bert_flow_tf.files.sentence_files import parts, sentence_list
 _TOKENS_PER_BATCH = 2048
 # Padded texts of up to 4,096 characters in all are one batch, which needs neither sorting nor
 # threads.
-_ONE_BATCH, _FEW_TEXTS = 4096, 4
+_ONE_BATCH = 4096
+_FEW_TEXTS = 4
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
@@ -163,7 +164,7 @@ class SentenceBatcher:
       shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
-      encode_few: a form of `encode` for up to four texts; None to sort all texts into batches.
+      encode_few_texts: a form of `encode` for up to four texts; None to sort all texts into batches.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class SentenceBatcher:
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
-        encode_few: Callable[[Inputs], tf.Tensor] | None = None,
+        encode_few_texts: Callable[[Inputs], tf.Tensor] | None = None,
     ) -> None:
         def of_texts(
             encode: Callable[[Inputs], tf.Tensor],
@@ -187,7 +188,7 @@ class SentenceBatcher:
             return _traced_once(encoded, tf.TensorSpec([None], tf.string))
 
         # Up to four texts, and one small batch, have functions that also tokenize.
-        self._of_texts = [of_texts(encode_few), of_texts(encode)] if encode_few else []
+        self._of_texts = [of_texts(encode_few_texts), of_texts(encode)] if encode_few_texts else []
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
         self._function = encode if is_traced else _traced_once(encode, TOKEN_SPECS)
         self._tokenizer, self._shape = tokenizer, tuple(shape)

@@ -125,7 +125,7 @@ class ServedBertFlow(tf.Module):
         # A search box sends one text; what is faster for it is slower for many.
         self._pool = lambda tokens: tf.cond(
             tf.size(tokens["input_word_ids"]) <= _FEW_TOKENS,
-            lambda: pooled.embed(tokens, few=True),
+            lambda: pooled.embed(tokens, few_tokens=True),
             lambda: pooled.embed(tokens),
         )
         self._description, self._width = description, encoder.embedding_size
