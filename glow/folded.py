@@ -67,7 +67,7 @@ class FoldedFlow:
         return x
 
     def of_array(self, u: np.ndarray) -> np.ndarray:
-        """Return z of an array, by NumPy, which is faster up to 64 rows."""
+        """Return z of an array by NumPy, faster up to 64 rows."""
         x = (u[:, self._order] + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = np.maximum(x @ first[0] + first[1], 0)

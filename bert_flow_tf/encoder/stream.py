@@ -164,7 +164,8 @@ class SentenceBatcher:
       shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
-      encode_few_texts: a form of `encode` for up to four texts; None to sort all texts into batches.
+      encode_few_texts: a form of `encode` for up to four texts; None to sort all texts into
+        batches.
     """
 
     def __init__(
