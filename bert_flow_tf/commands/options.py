@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
-_LARGEST, _MOST_SEEDS = 2**32 - 1, 1000
+_LARGEST = 2**32 - 1
+_MOST_SEEDS = 1000
 COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
 
 
@@ -92,11 +93,10 @@ def field_options(kind: type[Settings], *names: str) -> Decorator:
 
 
 def _field_option(field: dataclasses.Field) -> Decorator:
-    limits, base = field.metadata["limits"], (*typing.get_args(field.type), field.type)[0]
-    names, text = (
-        (f"--{field.metadata['option'] or field.name}", field.name),
-        field.metadata["help"],
-    )
+    limits = field.metadata["limits"]
+    base = (*typing.get_args(field.type), field.type)[0]
+    names = (f"--{field.metadata['option'] or field.name}", field.name)
+    text = field.metadata["help"]
     if base is bool and field.default is None:
         both = f"{names[0]}/--no_{names[0].removeprefix('--')}"
         return click.option(both, field.name, default=None, help=text)
@@ -106,7 +106,9 @@ def _field_option(field: dataclasses.Field) -> Decorator:
         return click.option(
             *names, type=click.Choice(limits["choices"]), default=field.default, help=text
         )
-    low, top, kind = limits.get("ge", limits.get("gt")), limits.get("lt"), base
+    low = limits.get("ge", limits.get("gt"))
+    top = limits.get("lt")
+    kind = base
     if base is int and low is not None:
         kind = click.IntRange(low, top, max_open=top is not None)
     elif base is float and low is not None:

@@ -164,8 +164,10 @@ def _golden() -> dict:
         path = pathlib.Path(folder, "deviations.json")
         environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONUNBUFFERED": "1"}
         options = ("-v", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
-        command, lines = [sys.executable, "-B", "-m", "pytest", *options, str(_GOLDEN)], []
-        out, both = subprocess.PIPE, subprocess.STDOUT
+        command = [sys.executable, "-B", "-m", "pytest", *options, str(_GOLDEN)]
+        lines = []
+        out = subprocess.PIPE
+        both = subprocess.STDOUT
         with subprocess.Popen(
             command, cwd=_ROOT, env=environment, stdout=out, stderr=both, text=True
         ) as process:

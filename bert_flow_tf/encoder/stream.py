@@ -192,8 +192,10 @@ class SentenceBatcher:
         self._of_texts = [of_texts(encode_few_texts), of_texts(encode)] if encode_few_texts else []
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
         self._function = encode if is_traced else _traced_once(encode, TOKEN_SPECS)
-        self._tokenizer, self._shape = tokenizer, tuple(shape)
-        self._max_seq_length, self._pad_to_max = max_seq_length, pad_to_max
+        self._tokenizer = tokenizer
+        self._shape = tuple(shape)
+        self._max_seq_length = max_seq_length
+        self._pad_to_max = pad_to_max
 
     def encode(
         self,
@@ -210,7 +212,8 @@ class SentenceBatcher:
                 and batch_size is None
                 and not show_progress_bar
             ):
-                texts, count = sentence_list(sentences), len(sentences)
+                texts = sentence_list(sentences)
+                count = len(sentences)
                 # [CLS] and [SEP] count, too.
                 if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:
                     function = self._of_texts[count > _FEW_TEXTS]

@@ -125,7 +125,8 @@ def export_model(
                     "its channels mean nothing, so leave it out"
                 )
             model.low_dim = settings.low_dim
-        normalized, learned = settings.normalize or model.normalizes, model.record.flow
+        normalized = settings.normalize or model.normalizes
+        learned = model.record.flow
         config = None if learned is None else learned.config
         expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
         expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
@@ -194,10 +195,8 @@ def _check(
     ).all()
     limit = f"{tolerance:.0e} of a channel's size"
     if dtype == "bfloat16":
-        is_close, limit = (
-            cosine >= BFLOAT16_MIN_COSINE,
-            f"a cosine of {BFLOAT16_MIN_COSINE} or more",
-        )
+        is_close = cosine >= BFLOAT16_MIN_COSINE
+        limit = f"a cosine of {BFLOAT16_MIN_COSINE} or more"
     if not is_close:
         measured = (
             f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}), "

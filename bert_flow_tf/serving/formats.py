@@ -64,7 +64,8 @@ def export_path(
       UserError: the folder exists, or `overwrite` has no version; the error names `out_dir` as
         `flag`.
     """
-    path, version = pathlib.Path(out_dir).absolute(), settings.version
+    path = pathlib.Path(out_dir).absolute()
+    version = settings.version
     if settings.format == TF_SAVEDMODEL:
         if is_saved_model(path):
             raise UserError(
@@ -77,5 +78,6 @@ def export_path(
             version = 1 + max(
                 (int(name) for name in names if name.isascii() and name.isdigit()), default=0
             )
-        path, flag = path / str(version), flag and f"{flag}/{version}"
+        path = path / str(version)
+        flag = flag and f"{flag}/{version}"
     return output_folder(path, EXPORT_FORMATS[settings.format], overwrite=overwrite, flag=flag)

@@ -19,7 +19,8 @@ from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
 from glow import saved
 
 # These are Hugging Face's names, in the order of `TOKEN_INPUTS`.
-_INPUTS, _OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "sentence_embedding"
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_OUTPUT = "sentence_embedding"
 
 
 def write_onnx(
@@ -32,7 +33,8 @@ def write_onnx(
     The tokenizers library makes the ids from `tokenizer.json`; truncate to the `max_seq_length` in
     `export.json`.
     """
-    latents, encoder = latents_of(model.flow), model.encoder
+    latents = latents_of(model.flow)
+    encoder = model.encoder
     weights = encoder.variables_by_name if encoder.bert_config is not None else {}
 
     def embed(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -70,8 +70,11 @@ def _unsupported(what: str) -> ArgumentError:
 
 
 def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list[Module]:
-    encoder, name = model.encoder, model.sentence_embedding_type
-    pooling, layers, width = encoder.pooling, encoder.num_layers, encoder.hidden_size
+    encoder = model.encoder
+    name = model.sentence_embedding_type
+    pooling = encoder.pooling
+    layers = encoder.num_layers
+    width = encoder.hidden_size
     if not pooling.layers:
         kernel, bias = (weights[f"bert/pooler/dense/{part}"] for part in ("kernel", "bias"))
         pooler = dense_module(DenseLayer(kernel, bias), "activation.Tanh")
@@ -92,7 +95,9 @@ def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list
 
 
 def _flow_layers(model: Embedder) -> list[DenseLayer]:
-    flow, size, low_dim = model.flow, model.encoder.embedding_size, model.low_dim
+    flow = model.flow
+    size = model.encoder.embedding_size
+    low_dim = model.low_dim
     try:
         layers = [] if flow is None else flow.dense_layers()
     except ValueError as error:

@@ -78,7 +78,8 @@ def write_warmup_requests(
         for name, lengths in itertools.product(sorted(signatures), sizes):
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
-            request.model_spec.name, request.model_spec.signature_name = model_name, name
+            request.model_spec.name = model_name
+            request.model_spec.signature_name = name
             for key, spec in signatures[name].structured_input_signature[1].items():
                 rows: Any = [" ".join(["word"] * k) for k in lengths]
                 if spec.dtype != tf.string:
@@ -109,7 +110,8 @@ class ServedBertFlow(tf.Module):
     def __init__(self, model: Embedder, description: Description) -> None:
         super().__init__(name="bert_flow")
         self.tokenizer = model.tokenizer
-        encoder, flow = model.encoder, model.flow
+        encoder = model.encoder
+        flow = model.flow
         self._latents = latents_of(flow)
         if flow is not None:
             self.flow_variables = (
@@ -128,7 +130,8 @@ class ServedBertFlow(tf.Module):
             lambda: pooled.embed(tokens, few_tokens=True),
             lambda: pooled.embed(tokens),
         )
-        self._description, self._width = description, encoder.embedding_size
+        self._description = description
+        self._width = encoder.embedding_size
         self._max_positions, self._num_types = encoder.max_seq_length, encoder.num_types
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
@@ -192,10 +195,8 @@ class ServedBertFlow(tf.Module):
         return tf.cond(n > 0, pool, lambda: tf.zeros([0, self._width]))
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
-        shape, max_positions = (
-            tf.shape(tokens["input_word_ids"]),
-            self._max_positions or tf.int32.max,
-        )
+        shape = tf.shape(tokens["input_word_ids"])
+        max_positions = self._max_positions or tf.int32.max
         num_types = self._num_types or tf.int32.max
         ends = {
             "input_word_ids": self.tokenizer.vocab_size,
@@ -212,11 +213,9 @@ class ServedBertFlow(tf.Module):
             ),
         ]
         for name, end in ends.items():
-            found, least, most = (
-                tf.shape(tokens[name]),
-                tf.reduce_min(tokens[name]),
-                tf.reduce_max(tokens[name]),
-            )
+            found = tf.shape(tokens[name])
+            least = tf.reduce_min(tokens[name])
+            most = tf.reduce_max(tokens[name])
             message = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
             checks.append((tf.reduce_all(tf.equal(found, shape)), message))
             # An empty tensor passes, because its minimum is the largest int32.

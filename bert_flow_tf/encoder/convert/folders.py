@@ -27,7 +27,8 @@ _ENCODER_FILES = (
 )
 # The key marks the config.json of a converted run; the file lies beside a TF1 checkpoint that was
 # written from a run.
-CONVERTED_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "converted_from.json"
+CONVERTED_KEY = "tf1_checkpoint"
+TF1_RECORD_FILE = "converted_from.json"
 TF_HUB_RECORD_FILE = "exported_from.json"
 
 ENCODER_FOLDER = FolderKind(
