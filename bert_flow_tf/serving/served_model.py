@@ -1,5 +1,6 @@
 """A SavedModel of tokenizer, encoder, pooling and flow."""
 
+import functools
 import itertools
 import pathlib
 import tempfile
@@ -10,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
+from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import reduce_dimension
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.similarities import cosine_similarity
 from bert_flow_tf.files.json_files import write_json
@@ -124,11 +126,9 @@ class ServedBertFlow(tf.Module):
         # Keras would also save a layer's functions with dropout, so the module holds only its
         # variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
-        # A search box sends one text; what is faster for it is slower for many.
-        self._pool = lambda tokens: tf.cond(
-            tf.size(tokens["input_word_ids"]) <= _FEW_TOKENS,
-            lambda: pooled.embed(tokens, few_tokens=True),
-            lambda: pooled.embed(tokens),
+        # A tf.function lets the signatures share its graph.
+        self._pool = tf.function(
+            functools.partial(_pool, pooled), input_signature=[TOKEN_SPECS], autograph=False
         )
         self._description = description
         self._width = encoder.embedding_size
@@ -226,6 +226,15 @@ class ServedBertFlow(tf.Module):
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
         embedding = reduce_dimension(self._latents(pooled), self._description.low_dim)
         return tf.nn.l2_normalize(embedding, axis=-1) if self._description.normalized else embedding
+
+
+def _pool(encoder: SentenceEncoder, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
+    # A search box sends one text; what is faster for it is slower for many.
+    return tf.cond(
+        tf.size(tokens["input_word_ids"]) <= _FEW_TOKENS,
+        lambda: encoder.embed(tokens, few_tokens=True),
+        lambda: encoder.embed(tokens),
+    )
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:
