@@ -53,13 +53,17 @@ FORMAT_OPTIONS = [
     click.option("--column", metavar="NAME|N", help="Column.  [default: sentence]"),
     click.option("--no_header", is_flag=True, help="TSV or CSV has no row of column names."),
 ]
-_files: dict[str, Any] = {
-    "required": True,
-    "multiple": True,
-    "metavar": "FILE",
-    "help": "File or glob; repeatable.",
-}
-INPUT_FILES = [click.option("--input", "inputs", **_files), *FORMAT_OPTIONS]
+INPUT_FILES = [
+    click.option(
+        "--input",
+        "inputs",
+        required=True,
+        multiple=True,
+        metavar="FILE",
+        help="File or glob; repeatable.",
+    ),
+    *FORMAT_OPTIONS,
+]
 _MODEL_OPTIONS: dict[str, Decorator] = {
     "model": click.option("--model", metavar="RUN", help=HELP_OF_MODEL),
     "bert_hub": click.option(
@@ -284,13 +288,9 @@ def read_pairs(path: str, columns: str | None) -> "Pairs":
             param_hint="--pair_columns",
         )
     pairs: tuple[list[str], list[str], list[float]] = ([], [], [])
-    options: Any = {
-        "file_format": file_format,
-        "column": names[0],
-        "kept": names[1:],
-        "rows": BLOCK_ROWS,
-    }
-    for sentences, kept in read_tables(path, **options):
+    for sentences, kept in read_tables(
+        path, file_format=file_format, column=names[0], kept=names[1:], rows=BLOCK_ROWS
+    ):
         with reading(path, "two sentences and a number in each row"):
             pairs[0].extend(sentences)
             pairs[1].extend(kept.column(0).to_pylist())

@@ -2,7 +2,6 @@
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -40,10 +39,12 @@ def write_sentence_transformers(
     """
     if model.encoder.bert_config is None:
         raise _unsupported(f"the encoder {model.source.bert_hub}")
-    settings: Any = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
-    settings |= {"pooling": model.sentence_embedding_type, "normalize": description.normalized}
     record = model.source.record.with_origin(
-        "export", max_seq_length=description.max_seq_length, **settings
+        "export",
+        max_seq_length=description.max_seq_length,
+        pooling=model.sentence_embedding_type,
+        normalize=description.normalized,
+        **{name: getattr(model, name) for name in SENTENCE_SETTINGS},
     )
     bert = model.encoder.read_pretrained(record)
     modules = _pooling_modules(model, bert.weights)

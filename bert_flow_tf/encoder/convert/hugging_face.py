@@ -147,11 +147,12 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     else:
         vocab = read_vocabulary(bert / folders.VOCAB_FILE)
     weights = read_hugging_face_weights(bert, config, family, len(vocab))
-    changes: Any = {
-        "hidden_act": hidden_act or config.hidden_act,
-        "vocab_size": min(config.vocab_size, len(vocab)),
-    }
-    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, record)
+    config = msgspec.structs.replace(
+        config,
+        hidden_act=hidden_act or config.hidden_act,
+        vocab_size=min(config.vocab_size, len(vocab)),
+    )
+    return Pretrained(config, vocab, weights, record)
 
 
 def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
