@@ -17,7 +17,7 @@ def long_description() -> str:
 
 def version() -> str:
     """The version, which the package itself says: reading it imports nothing."""
-    source = (ROOT / "bert_flow_tf" / "__init__.py").read_text(encoding="utf-8")
+    source = (ROOT / "bert_flow_tf" / "version.py").read_text(encoding="utf-8")
     return re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)[1]
 
 
@@ -85,7 +85,7 @@ setup(
         # For `encode-folder --workers` and `launch`; no other version was tried.
         "scale": ["ray[train]~=2.60.0"],
         # For `export --format onnx`; onnxruntime checks what was written.
-        "onnx": ["tf2onnx>=1.17", "onnxruntime"],
+        "onnx": ["tf2onnx>=1.17", "onnx>=1.14", "onnxruntime"],
         "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
         "dev": [
             "pytest",

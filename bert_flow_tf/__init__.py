@@ -8,6 +8,7 @@ original" in its documentation is the authors' TF1 code, <https://github.com/boh
 
 from typing import TYPE_CHECKING, Any
 
+from bert_flow_tf.version import __version__
 from glow.lazy import import_name
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from bert_flow_tf.scale.settings import ShardSettings
     from bert_flow_tf.training.settings import PretrainSettings
     from glow.calibrator import FlowCalibrator
-
-__version__ = "0.1.0"
 
 _MODULES = {
     "BertFlow": "bert_flow_tf.api",

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries, suggest
+from bert_flow_tf.version import __version__
 
 # These commands share another command's module.
 _MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}

@@ -7,8 +7,8 @@ import re
 
 import msgspec
 
-import bert_flow_tf
 from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, Positive
+from bert_flow_tf.version import __version__
 from glow.config import GlowConfig
 
 Setting = bool | int | float | str | None
@@ -132,7 +132,7 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 def made_by(command: str) -> MadeBy:
     """Return the `MadeBy` of a command, with the installed versions."""
-    libraries = {"bert-flow-tf": bert_flow_tf.__version__, "python": platform.python_version()}
+    libraries = {"bert-flow-tf": __version__, "python": platform.python_version()}
     # A library may be missing if it is optional, or if TensorFlow is installed under another name.
     for name in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -5,7 +5,7 @@ import os
 import pathlib
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -110,16 +110,33 @@ def write_onnx(
     function: Callable[..., dict[str, tf.Tensor]],
     inputs: Sequence[tf.TensorSpec],
     path: str | os.PathLike,
+    weights: Mapping[str, tf.Variable] | None = None,
 ) -> None:
-    """Write a TensorFlow function, from tensors to named tensors, as ONNX."""
+    """Write a TensorFlow function, from tensors to named tensors, as ONNX.
+
+    The function is called with the inputs, and then with the values of `weights`, in their order.
+    """
+    import onnx
     import tf2onnx
 
-    tf2onnx.convert.from_function(
-        tf.function(function, autograph=False),
-        input_signature=list(inputs),
-        opset=_OPSET,
-        output_path=os.fspath(path),
+    # tf2onnx copies every constant dozens of times, so large weights are inputs of the program that
+    # it sees, and become constants in the file.
+    values = {name.replace("/", "."): variable for name, variable in (weights or {}).items()}
+    specs = [tf.TensorSpec(value.shape, value.dtype, name) for name, value in values.items()]
+    program, _ = tf2onnx.convert.from_function(
+        tf.function(function, autograph=False), input_signature=[*inputs, *specs], opset=_OPSET
     )
+    own_inputs = [one for one in program.graph.input if one.name not in values]
+    del program.graph.input[:]
+    program.graph.input.extend(own_inputs)
+    used = {name for node in program.graph.node for name in node.input}
+    with open(path, "wb") as file:
+        file.write(program.SerializeToString())
+        for name in [name for name in values if name in used]:
+            constant = onnx.numpy_helper.from_array(values[name].numpy(), name)
+            # The concatenation of two messages of protobuf is their union.
+            part = onnx.ModelProto(graph=onnx.GraphProto(initializer=[constant]))
+            file.write(part.SerializeToString())
 
 
 def export_calibration(calibration: Calibration, path: str | os.PathLike) -> None:

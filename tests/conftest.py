@@ -25,12 +25,23 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 _FIRST = (
     "test_faults.py",
     "test_on_ray.py",
+    "test_calibrator.py",
+    "test_same_vectors.py",
+    "test_training_steps.py",
     "test_train.py",
     "test_run_siamese.py",
+    "test_architecture.py",
+    "test_tf1_checkpoints.py",
+    "test_tokenization.py",
+    "test_extend.py",
+    "test_encoder_folder.py",
+    "test_tf_hub.py",
     "test_readme.py",
     "test_api.py",
     "test_recipe.py",
     "test_docs.py",
+    "test_networks.py",
+    "test_setup_env.py",
 )
 
 

@@ -77,7 +77,8 @@ def vocabulary(is_cased):
 
 def families():
     """Return configuration, class, casing and options of `save_pretrained` by name."""
-    bert, model = transformers.BertConfig, transformers.BertModel
+    bert = transformers.BertConfig
+    model = transformers.BertModel
     uncased, cased = len(vocabulary(False)), len(vocabulary(True))
     return {
         "bert": (bert(vocab_size=uncased, hidden_act="gelu", **SHAPE), model, False, {}),

@@ -17,8 +17,14 @@ from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Pairs
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
+from bert_flow_tf.encoder.convert.folders import DESCRIPTION_FILE, SENTENCE_TRANSFORMERS_EXPORT
+from bert_flow_tf.encoder.convert.sentence_modules import (
+    NORMALIZE,
+    append_modules,
+    dense_module,
+)
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
-from bert_flow_tf.files.atomic import FolderKind, new_file, new_output, output_file
+from bert_flow_tf.files.atomic import new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import sentence_list
@@ -26,7 +32,6 @@ from bert_flow_tf.model.embedder import record_of_own, warn_if_harmful
 from bert_flow_tf.records import CalibrationRecord, Result, Training, Verdict, made_by
 from bert_flow_tf.settings import suggesting_arguments
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
-from glow.folded import DenseLayer
 from glow.saved import (
     check_exportable,
     check_savable,
@@ -39,13 +44,6 @@ if TYPE_CHECKING:
     from glow.calibrator import Loss
 
 RECORD_FILE = "record.json"
-# The library writes a model's files and these modules; a folder with any other file is not
-# replaced.
-_EXPORT = FolderKind(
-    "a sentence-transformers model",
-    "modules.json",
-    ("*.json", "*.txt", "*.model", "README.md", "*.safetensors", "[0-9]*_*"),
-)
 
 # A function from a list of strings to embeddings [n, D], or a `SentenceTransformer`.
 Encoder = Any
@@ -160,10 +158,7 @@ class Calibrated(CalibratedEncoder):
             check_savable(self.calibration)
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
             write_calibration(new, self.calibration)
-            record = SavedCalibration(
-                made_by=made_by("calibrate"), flow=self.record, normalize=self.normalize
-            )
-            write_json(new / RECORD_FILE, record)
+            write_json(new / RECORD_FILE, self._saved())
         return pathlib.Path(folder)
 
     def export(
@@ -189,8 +184,8 @@ class Calibrated(CalibratedEncoder):
                 raise ArgumentError(
                     "format: found sentence-transformers without its model, expected .npz or .onnx"
                 )
-            with new_output(path, _EXPORT, overwrite=overwrite) as folder:
-                self._appended().save(str(folder))
+            with new_output(path, SENTENCE_TRANSFORMERS_EXPORT, overwrite=overwrite) as folder:
+                self._export_modules(folder)
             return path
         if format not in (None, path.suffix[1:]) or path.suffix not in (".npz", ".onnx"):
             raise ArgumentError(
@@ -221,20 +216,20 @@ class Calibrated(CalibratedEncoder):
         transform.is_trained = True
         return transform
 
-    def _appended(self) -> Any:
-        """Return the encoder with the calibration appended as modules."""
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.models import Normalize
-
+    def _export_modules(self, folder: pathlib.Path) -> None:
+        """Write the encoder by its library, then the calibration as modules."""
         if getattr(self.encoder, "truncate_dim", None) is not None:
             found = f"found truncate_dim={self.encoder.truncate_dim}"
             raise ArgumentError(f"format: {found}, which no module keeps; expected .npz or .onnx")
         with _layers_needed():
             layers = self.calibration.dense_layers()
-        modules = [*self.encoder, *map(_dense, layers), *([Normalize()] if self.normalize else [])]
-        names = ("prompts", "default_prompt_name", "similarity_fn_name")
-        return SentenceTransformer(
-            modules=modules, **{name: getattr(self.encoder, name) for name in names}
+        self.encoder.save(str(folder))
+        append_modules(folder, [*map(dense_module, layers), *[NORMALIZE] * self.normalize])
+        write_json(folder / DESCRIPTION_FILE, self._saved())
+
+    def _saved(self) -> SavedCalibration:
+        return SavedCalibration(
+            made_by=made_by("calibrate"), flow=self.record, normalize=self.normalize
         )
 
 
@@ -401,16 +396,3 @@ def _layers_needed() -> Iterator[None]:
         yield
     except ValueError as error:
         raise ArgumentError(f"format: {error}, expected .onnx") from error
-
-
-def _dense(layer: DenseLayer) -> Any:
-    """Return a layer as sentence-transformers' module."""
-    import torch
-    from sentence_transformers.models import Dense
-
-    activation = torch.nn.Identity() if layer.slope == 1 else torch.nn.PReLU(init=layer.slope)
-    dense = Dense(*layer.kernel.shape, activation_function=activation)
-    with torch.no_grad():
-        dense.linear.weight.copy_(torch.from_numpy(np.float32(layer.kernel.T)))
-        dense.linear.bias.copy_(torch.from_numpy(np.float32(layer.bias)))
-    return dense

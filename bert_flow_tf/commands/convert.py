@@ -1,5 +1,6 @@
 """`bert-flow convert`: convert encoders and checkpoints between formats."""
 
+import pathlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from bert_flow_tf.encoder.convert.folders import (
     TF_HUB_FOLDER,
 )
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.training.run_folder import run_checkpoint
 from glow.config import DEFAULT_CONFIG
@@ -63,12 +65,18 @@ if TYPE_CHECKING:
 @click.option("--vocab_file", metavar="FILE", help="vocab.txt, if not beside --tf1_flow.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
 def convert(
+    tf1_checkpoint: str | None,
+    huggingface: str | None,
+    run: str | None,
+    tf1_flow: str | None,
     to_tf1: bool,
     to_tfhub: str | None,
     out: str | None,
     cased: bool | None,
+    bert_hub: str | None,
+    preprocess_hub: str | None,
     overwrite: bool,
-    **given: Any,
+    **flow_options: Any,
 ) -> None:
     """Convert encoders, runs and TF1 checkpoints.
 
@@ -78,21 +86,16 @@ def convert(
     TF-Hub's encoder and preprocess model.
     """
     sources = {
-        name: given.pop(name) for name in ("tf1_checkpoint", "huggingface", "run", "tf1_flow")
+        "tf1_checkpoint": tf1_checkpoint,
+        "huggingface": huggingface,
+        "run": run,
+        "tf1_flow": tf1_flow,
     }
-    tf1_checkpoint, huggingface, run, tf1_flow = sources.values()
-    hub = {name: given.pop(name) for name in ("bert_hub", "preprocess_hub")}
-    if not tf1_flow:
-        sources["bert_hub"] = hub["bert_hub"]
-    check_one_of(sources)
+    # The encoder of --tf1_flow is no source.
+    check_one_of(sources if tf1_flow else sources | {"bert_hub": bert_hub})
     check_one_of({"out": out, "to_tfhub": to_tfhub})
-    flow_options = {flag: value for flag, value in given.items() if value is not None}
-    if flow_options and not tf1_flow:
-        raise UserError(f"--{next(iter(flow_options))}: missing --tf1_flow, which it needs")
-    if tf1_flow and "pooling" not in flow_options:
-        raise UserError(
-            "--pooling: missing, expected the pooling that was used to train --tf1_flow"
-        )
+    flow_options = {flag: value for flag, value in flow_options.items() if value is not None}
+    _check_flow_options(tf1_flow, flow_options)
     if to_tf1 and not run:
         raise UserError("--to_tf1: missing --run, which it needs")
     if cased is not None and not (tf1_checkpoint or tf1_flow):
@@ -101,48 +104,80 @@ def convert(
         )
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
-    if to_tfhub and (to_tf1 or tf1_flow):
-        raise UserError("--to_tfhub: found --to_tf1 or --tf1_flow as well, expected an encoder")
     if to_tfhub:
-        check_installed("official", "models", "to_tfhub", ArgumentError)
-    kind = (
-        CONVERTED_RUN
-        if tf1_flow
-        else TF1_CHECKPOINT
-        if to_tf1
-        else TF_HUB_FOLDER
-        if to_tfhub
-        else ENCODER_FOLDER
-    )
-    path = locked_folder(
-        str(out or to_tfhub), kind, overwrite=overwrite, flag="out" if out else "to_tfhub"
-    )
-    do_lower_case = None if cased is None else not cased
+        _check_to_tfhub(is_encoder=not (to_tf1 or tf1_flow))
+
+    lower = None if cased is None else not cased
     if tf1_flow:
-        from bert_flow_tf.original.tf1_run import convert_tf1_run
-
-        flow_options["sentence_embedding_type"] = flow_options.pop("pooling")
-        path = convert_tf1_run(
-            tf1_flow, path, do_lower_case=do_lower_case, overwrite=overwrite, **flow_options, **hub
-        )
+        path = _output(out, to_tfhub, CONVERTED_RUN, overwrite)
+        hub = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
+        path = _convert_flow(tf1_flow, path, lower, overwrite, flow_options | hub)
     elif to_tf1:
-        from bert_flow_tf.original.tf1_run import write_tf1_run
-
-        path = write_tf1_run(run, path, overwrite=overwrite)
+        path = _output(out, to_tfhub, TF1_CHECKPOINT, overwrite)
+        path = _write_tf1(str(run), path, overwrite)
     else:
-        bert = _encoder(
-            tf1_checkpoint,
-            run,
-            huggingface or hub["bert_hub"],
-            hub["preprocess_hub"],
-            do_lower_case,
-        )
-        if to_tfhub:
-            from bert_flow_tf.serving.tf_hub import write_tf_hub as write
-        else:
-            from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder as write
-        write(path, bert, overwrite=overwrite)
+        path = _output(out, to_tfhub, TF_HUB_FOLDER if to_tfhub else ENCODER_FOLDER, overwrite)
+        bert = _encoder(tf1_checkpoint, run, huggingface or bert_hub, preprocess_hub, lower)
+        _write_encoder(path, bert, to_tfhub=bool(to_tfhub), overwrite=overwrite)
     say(f"written: {path}")
+
+
+def _check_flow_options(tf1_flow: str | None, given: dict[str, Any]) -> None:
+    if given and not tf1_flow:
+        raise UserError(f"--{next(iter(given))}: missing --tf1_flow, which it needs")
+    if tf1_flow and "pooling" not in given:
+        raise UserError(
+            "--pooling: missing, expected the pooling that was used to train --tf1_flow"
+        )
+
+
+def _check_to_tfhub(*, is_encoder: bool) -> None:
+    if not is_encoder:
+        raise UserError("--to_tfhub: found --to_tf1 or --tf1_flow as well, expected an encoder")
+    check_installed("official", "models", "to_tfhub", ArgumentError)
+
+
+def _output(
+    out: str | None, to_tfhub: str | None, kind: FolderKind, overwrite: bool
+) -> pathlib.Path:
+    flag = "out" if out else "to_tfhub"
+    return locked_folder(str(out or to_tfhub), kind, overwrite=overwrite, flag=flag)
+
+
+def _convert_flow(
+    checkpoint: str,
+    path: pathlib.Path,
+    lower: bool | None,
+    overwrite: bool,
+    options: dict[str, Any],
+) -> pathlib.Path:
+    from bert_flow_tf.original.tf1_run import convert_tf1_run
+
+    pooling = options.pop("pooling")
+    return convert_tf1_run(
+        checkpoint,
+        path,
+        do_lower_case=lower,
+        overwrite=overwrite,
+        sentence_embedding_type=pooling,
+        **options,
+    )
+
+
+def _write_tf1(run: str, path: pathlib.Path, overwrite: bool) -> pathlib.Path:
+    from bert_flow_tf.original.tf1_run import write_tf1_run
+
+    return write_tf1_run(run, path, overwrite=overwrite)
+
+
+def _write_encoder(
+    path: pathlib.Path, bert: "Pretrained", *, to_tfhub: bool, overwrite: bool
+) -> None:
+    if to_tfhub:
+        from bert_flow_tf.serving.tf_hub import write_tf_hub as write
+    else:
+        from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder as write
+    write(path, bert, overwrite=overwrite)
 
 
 def _encoder(

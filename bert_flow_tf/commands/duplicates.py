@@ -15,7 +15,7 @@ from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
-from bert_flow_tf.scale.shards import input_files
+from bert_flow_tf.scale.shards import InputFile, input_files
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -75,11 +75,7 @@ def duplicates(
         raise UserError(f"--out={out}: found another ending, expected .csv")
     path = locked_file(out, overwrite=overwrite)
     files = input_files(inputs, file_format=input_format, keep=keep, **columns)
-    sentences, kept = list[str](), list[tuple]()
-    for file in files:
-        for some, table in read_tables(**file._asdict(), rows=BLOCK_ROWS):
-            sentences += some
-            kept += zip(*table.to_pydict().values(), strict=True) if keep else [()] * len(some)
+    sentences, kept = _read(files, keep)
     different = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
     if len(different) < 2:
         raise UserError(f"--input: found {len(different)} different sentences, expected 2 or more")
@@ -97,25 +93,40 @@ def duplicates(
         click.echo(f"threshold: one in {1 / share:,.0f} random pairs exceeds a cosine of {found}")
     groups, nearest = similar_groups(u, threshold)
     rows = np.array([different[sentence] for sentence in sentences])
-    members = collections.Counter(groups[rows].tolist())
-    number = {group: i for i, (group, count) in enumerate(members.most_common(), 1) if count > 1}
-    copies = np.bincount(rows, minlength=len(different)) > 1
-    order = sorted(
-        (i for i in range(len(rows)) if groups[rows[i]] in number),
-        key=lambda i: number[groups[rows[i]]],
-    )
+    # Equal sentences have a cosine of 1.
+    cosines = np.where(np.bincount(rows, minlength=len(different)) > 1, 1.0, nearest)
+    numbers = _numbers(groups[rows])
+    header = ["group", "cosine", *(keep or ()), columns["column"] or "sentence"]
     with new_file(path) as new, new.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["group", "cosine", *(keep or ()), columns["column"] or "sentence"])
-        for i in order:
-            cosine = 1.0 if copies[rows[i]] else nearest[rows[i]]
-            writer.writerow([number[groups[rows[i]]], f"{cosine:.4f}", *kept[i], sentences[i]])
+        writer.writerow(header)
+        for i in np.argsort(numbers, kind="stable")[np.count_nonzero(numbers == 0) :]:
+            writer.writerow([numbers[i], f"{cosines[rows[i]]:.4f}", *kept[i], sentences[i]])
     _warn_if_loose(u, groups, rows, threshold)
     equal = len(sentences) - len(different)
     say(
-        f"groups written: {out} ({len(number):,} groups of {len(order):,} rows, {equal:,} rows "
-        "repeat another)"
+        f"groups written: {out} ({numbers.max():,} groups of {np.count_nonzero(numbers):,} rows, "
+        f"{equal:,} rows repeat another)"
     )
+
+
+def _read(files: Sequence[InputFile], keep: list[str] | None) -> tuple[list[str], list[tuple]]:
+    """Return the sentences of all files, and their kept columns."""
+    sentences: list[str] = []
+    kept: list[tuple] = []
+    for file in files:
+        for some, table in read_tables(**file._asdict(), rows=BLOCK_ROWS):
+            sentences += some
+            kept += zip(*table.to_pydict().values(), strict=True) if keep else [()] * len(some)
+    return sentences, kept
+
+
+def _numbers(groups: np.ndarray) -> np.ndarray:
+    """Number the groups of rows [n] by size, from 1."""
+    counts = collections.Counter(groups.tolist()).most_common()
+    # A row without a group has the number 0.
+    numbers = {group: i for i, (group, count) in enumerate(counts, 1) if count > 1}
+    return np.array([numbers.get(group, 0) for group in groups.tolist()])
 
 
 def _only_unknown(model: "BertFlow", texts: list[str]) -> np.ndarray:

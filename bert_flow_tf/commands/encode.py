@@ -51,14 +51,15 @@ def encode(
     out: str,
     output_format: str | None,
     dtype: str,
-    **options: Any,
+    batch_size: int | None,
+    normalize_embeddings: bool | None,
+    overwrite: bool,
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
     NPY holds only the embeddings, [n, D] float32; Parquet also holds the sentences. Large files
     need no more memory than small ones.
     """
-    overwrite = options.pop("overwrite")
     opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "calibration": calibration})
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     if bool(calibration) != bool(embeddings):
@@ -71,25 +72,21 @@ def encode(
         output_format = output_format or format_of_ending(out, OUTPUT_FORMATS, "output_format")
         locked_file(out, overwrite=overwrite)
     output_format = output_format or "npy"
-    parts: Iterator[tuple[list[str], np.ndarray]]
     if calibration:
         if output_format != "npy":
             raise UserError(
                 f"--out={out}: found {output_format} with --embeddings, which has no sentences; "
                 "use .npy"
             )
-        from bert_flow_tf.calibration.any_encoder import load_calibration
-
-        calibrated, u = load_calibration(calibration), open_array(str(embeddings))
-        width = u.shape[1]
-        parts = (
-            ([], calibrated.transform(u[start : start + BLOCK_ROWS]))
-            for start in range(0, len(u), BLOCK_ROWS)
-        )
+        width, parts = _calibrated(calibration, str(embeddings))
     else:
         loaded = model.load(dtype=dtype)
-        width, parts = loaded.embedding_size, loaded.encode_blocks(sentences or (), **options)
-    n = empty = 0
+        width = loaded.embedding_size
+        parts = loaded.encode_blocks(
+            sentences or (), batch_size=batch_size, normalize_embeddings=normalize_embeddings
+        )
+    n = 0
+    empty = 0
     with embedding_writer(out, file_format=output_format, width=width) as write:
         for part, found in parts:
             write(part, found)
@@ -98,6 +95,19 @@ def encode(
     if empty:
         click.echo(f"empty sentences, embedded like the others: {empty:,}", err=True)
     say(f"embeddings written: {out} ({n} of width {width})", err=out == STDOUT)
+
+
+def _calibrated(
+    calibration: str, embeddings: str
+) -> tuple[int, Iterator[tuple[list[str], np.ndarray]]]:
+    """Return the width of calibrated embeddings, and parts of them, without sentences."""
+    from bert_flow_tf.calibration.any_encoder import load_calibration
+
+    calibrated = load_calibration(calibration)
+    u = open_array(embeddings)
+    starts = range(0, len(u), BLOCK_ROWS)
+    transformed = (calibrated.transform(u[start : start + BLOCK_ROWS]) for start in starts)
+    return u.shape[1], ((list[str](), part) for part in transformed)
 
 
 @click.command(
@@ -156,10 +166,8 @@ def encode_folder(
         for problem in error.problems if len(error.problems) > 1 else ():
             click.echo(f"error: {command_line_message(problem)}", err=True)
         raise
-    rows, parts = (
-        sum(manifest.parts.values()),
-        f"{len(manifest.parts)} parts, {job.new_parts} of them new",
-    )
+    rows = sum(manifest.parts.values())
+    parts = f"{len(manifest.parts)} parts, {job.new_parts} of them new"
     say(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {parts})")
 
 

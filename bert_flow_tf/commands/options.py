@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
-_LARGEST, _MOST_SEEDS = 2**32 - 1, 1000
+_LARGEST = 2**32 - 1
+_MOST_SEEDS = 1000
 COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
 
 
@@ -53,13 +54,17 @@ FORMAT_OPTIONS = [
     click.option("--column", metavar="NAME|N", help="Column.  [default: sentence]"),
     click.option("--no_header", is_flag=True, help="TSV or CSV has no row of column names."),
 ]
-_files: dict[str, Any] = {
-    "required": True,
-    "multiple": True,
-    "metavar": "FILE",
-    "help": "File or glob; repeatable.",
-}
-INPUT_FILES = [click.option("--input", "inputs", **_files), *FORMAT_OPTIONS]
+INPUT_FILES = [
+    click.option(
+        "--input",
+        "inputs",
+        required=True,
+        multiple=True,
+        metavar="FILE",
+        help="File or glob; repeatable.",
+    ),
+    *FORMAT_OPTIONS,
+]
 _MODEL_OPTIONS: dict[str, Decorator] = {
     "model": click.option("--model", metavar="RUN", help=HELP_OF_MODEL),
     "bert_hub": click.option(
@@ -93,11 +98,10 @@ def field_options(kind: type[Settings], *names: str) -> Decorator:
 
 
 def _field_option(field: dataclasses.Field) -> Decorator:
-    limits, base = field.metadata["limits"], (*typing.get_args(field.type), field.type)[0]
-    names, text = (
-        (f"--{field.metadata['option'] or field.name}", field.name),
-        field.metadata["help"],
-    )
+    limits = field.metadata["limits"]
+    base = (*typing.get_args(field.type), field.type)[0]
+    names = (f"--{field.metadata['option'] or field.name}", field.name)
+    text = field.metadata["help"]
     if base is bool and field.default is None:
         both = f"{names[0]}/--no_{names[0].removeprefix('--')}"
         return click.option(both, field.name, default=None, help=text)
@@ -107,7 +111,9 @@ def _field_option(field: dataclasses.Field) -> Decorator:
         return click.option(
             *names, type=click.Choice(limits["choices"]), default=field.default, help=text
         )
-    low, top, kind = limits.get("ge", limits.get("gt")), limits.get("lt"), base
+    low = limits.get("ge", limits.get("gt"))
+    top = limits.get("lt")
+    kind = base
     if base is int and low is not None:
         kind = click.IntRange(low, top, max_open=top is not None)
     elif base is float and low is not None:
@@ -288,13 +294,9 @@ def read_pairs(path: str, columns: str | None) -> "Pairs":
             param_hint="--pair_columns",
         )
     pairs: tuple[list[str], list[str], list[float]] = ([], [], [])
-    options: Any = {
-        "file_format": file_format,
-        "column": names[0],
-        "kept": names[1:],
-        "rows": BLOCK_ROWS,
-    }
-    for sentences, kept in read_tables(path, **options):
+    for sentences, kept in read_tables(
+        path, file_format=file_format, column=names[0], kept=names[1:], rows=BLOCK_ROWS
+    ):
         with reading(path, "two sentences and a number in each row"):
             pairs[0].extend(sentences)
             pairs[1].extend(kept.column(0).to_pylist())

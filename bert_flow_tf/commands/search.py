@@ -58,7 +58,8 @@ def search(
     all_queries = [*texts, *(read_sentences(queries) if queries else ())]
     if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
-    name, file_format = given["column"] or "sentence", given.pop("input_format")
+    name = given["column"] or "sentence"
+    file_format = given.pop("input_format")
     shown = [*dict.fromkeys([*(keep or ()), name])]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from absl import logging
 
-import bert_flow_tf
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.original.records import find_sources
@@ -22,7 +21,7 @@ from bert_flow_tf.original.records import find_sources
 if TYPE_CHECKING:
     from bert_flow_tf.original.records import Verification
 
-_ROOT = pathlib.Path(bert_flow_tf.__file__).resolve().parents[1]
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _GOLDEN = pathlib.Path("tests", "golden")
 
 
@@ -64,7 +63,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> N
     metavar="[DIR]",
     is_flag=False,
     flag_value=str(_ROOT / _GOLDEN / "data" / "whole_runs"),
-    help="Replay whole runs of the TF1 code.",
+    help="In a clone: replay whole runs of the TF1 code.",
 )
 @click.option("--glue_dir", metavar="DIR", help="With --whole_runs: folder of STS-B.")
 @click.option("--nli_dir", metavar="DIR", help="With --whole_runs: folder of MNLI and SNLI.")
@@ -85,6 +84,9 @@ def verify(
     two. With --runs, it also compares scores. With --whole_runs, it trains the models of DIR, by
     default two, from the TF1 code's initial values in its order of pairs, and compares them with
     the TF1 code's. The exit status is 1 if anything differs.
+
+    An installed package has no values of the TF1 code: it compares the scores of --runs, which it
+    then needs, and cannot replay whole runs.
     """
     if more and not runs:
         raise UserError(
@@ -162,8 +164,10 @@ def _golden() -> dict:
         path = pathlib.Path(folder, "deviations.json")
         environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONUNBUFFERED": "1"}
         options = ("-v", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
-        command, lines = [sys.executable, "-B", "-m", "pytest", *options, str(_GOLDEN)], []
-        out, both = subprocess.PIPE, subprocess.STDOUT
+        command = [sys.executable, "-B", "-m", "pytest", *options, str(_GOLDEN)]
+        lines = []
+        out = subprocess.PIPE
+        both = subprocess.STDOUT
         with subprocess.Popen(
             command, cwd=_ROOT, env=environment, stdout=out, stderr=both, text=True
         ) as process:

@@ -41,7 +41,7 @@ class Bert:
       trainable: True if training needs gradients of the variables.
       dtype: type of the matrices and products; bfloat16 rounds a copy of the matrices.
       portable: True to use only operations that ONNX has.
-      few: True for operations that are faster for few rows, and slower for many.
+      few_tokens: True for operations that are faster for few tokens, and slower for many.
     """
 
     seeds_dropout = True
@@ -54,11 +54,12 @@ class Bert:
         trainable: bool = False,
         dtype: tf.DType = tf.float32,
         portable: bool = False,
-        few: bool = False,
+        few_tokens: bool = False,
     ) -> None:
         self.config = config
-        self._fused = _FUSED | ({"layer_norm": _few_layer_norm} if few else {})
-        self._trainable, self._portable = trainable, portable
+        self._fused = _FUSED | ({"layer_norm": _layer_norm_of_few_tokens} if few_tokens else {})
+        self._trainable = trainable
+        self._portable = portable
         self.num_layers, self.hidden_size = config.num_hidden_layers, config.hidden_size
         self._head_size = config.hidden_size // config.num_attention_heads
         self.variables: Variables = {}
@@ -140,7 +141,8 @@ class Bert:
         first_only: bool,
     ) -> tf.Tensor:
         """Return the layer's states of all rows, or of [CLS] if `first_only`."""
-        path, width = f"bert/encoder/layer_{i}", rows.shape[1]
+        path = f"bert/encoder/layer_{i}"
+        width = rows.shape[1]
         attention = f"{path}/attention/self"
         query_rows = layout.to_batch(rows)[:, 0] if first_only else rows
         if layout.tokens_only:
@@ -266,11 +268,13 @@ class Dropout:
 
     def attention(self, x: tf.Tensor, layer: int) -> tf.Tensor:
         """Apply a layer's dropout to attention weights [batch, heads, seq, seq]."""
-        heads, rate = self._config.num_attention_heads, self._config.attention_probs_dropout_prob
+        heads = self._config.num_attention_heads
+        rate = self._config.attention_probs_dropout_prob
         return _drop(x, self.attention_masks, heads, layer, rate)
 
     def _draw(self, seeds: tf.Tensor, input_mask: tf.Tensor) -> None:
-        config, layers = self._config, self._config.num_hidden_layers
+        config = self._config
+        layers = self._config.num_hidden_layers
         hidden_rate, attention_rate = (
             config.hidden_dropout_prob,
             config.attention_probs_dropout_prob,
@@ -290,7 +294,8 @@ class Dropout:
         )
 
         def draw(i: tf.Tensor, hidden: tf.TensorArray, attention: tf.TensorArray) -> tuple:
-            length, hidden_count = lengths[i], lengths[i] * per_token
+            length = lengths[i]
+            hidden_count = lengths[i] * per_token
             count = hidden_count + length * length * per_pair
             bits = tf.random.stateless_uniform(
                 [count], seeds[i], None, None, tf.int32, alg="philox"
@@ -316,7 +321,8 @@ class Dropout:
 def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: float) -> tf.Tensor:
     if masks is None:
         return x
-    kept, scale = masks[:, site * size : (site + 1) * size], 1.0 / (1.0 - rate)
+    kept = masks[:, site * size : (site + 1) * size]
+    scale = 1.0 / (1.0 - rate)
 
     @tf.custom_gradient
     def dropped(x: tf.Tensor) -> tuple:
@@ -342,7 +348,7 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
     return tf.reshape(scaled, tf.shape(x)) * gamma + beta
 
 
-def _few_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+def _layer_norm_of_few_tokens(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     # Without a custom gradient, because TensorFlow would warn of it when it loads an export.
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
     deviation = tf.math.rsqrt(

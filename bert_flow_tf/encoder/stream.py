@@ -24,7 +24,8 @@ from bert_flow_tf.files.sentence_files import parts, sentence_list
 _TOKENS_PER_BATCH = 2048
 # Padded texts of up to 4,096 characters in all are one batch, which needs neither sorting nor
 # threads.
-_ONE_BATCH, _FEW_TEXTS = 4096, 4
+_ONE_BATCH = 4096
+_FEW_TEXTS = 4
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
@@ -163,7 +164,8 @@ class SentenceBatcher:
       shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
-      encode_few: a form of `encode` for up to four texts; None to sort all texts into batches.
+      encode_few_texts: a form of `encode` for up to four texts; None to sort all texts into
+        batches.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class SentenceBatcher:
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
-        encode_few: Callable[[Inputs], tf.Tensor] | None = None,
+        encode_few_texts: Callable[[Inputs], tf.Tensor] | None = None,
     ) -> None:
         def of_texts(
             encode: Callable[[Inputs], tf.Tensor],
@@ -187,11 +189,13 @@ class SentenceBatcher:
             return _traced_once(encoded, tf.TensorSpec([None], tf.string))
 
         # Up to four texts, and one small batch, have functions that also tokenize.
-        self._of_texts = [of_texts(encode_few), of_texts(encode)] if encode_few else []
+        self._of_texts = [of_texts(encode_few_texts), of_texts(encode)] if encode_few_texts else []
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
         self._function = encode if is_traced else _traced_once(encode, TOKEN_SPECS)
-        self._tokenizer, self._shape = tokenizer, tuple(shape)
-        self._max_seq_length, self._pad_to_max = max_seq_length, pad_to_max
+        self._tokenizer = tokenizer
+        self._shape = tuple(shape)
+        self._max_seq_length = max_seq_length
+        self._pad_to_max = pad_to_max
 
     def encode(
         self,
@@ -208,7 +212,8 @@ class SentenceBatcher:
                 and batch_size is None
                 and not show_progress_bar
             ):
-                texts, count = sentence_list(sentences), len(sentences)
+                texts = sentence_list(sentences)
+                count = len(sentences)
                 # [CLS] and [SEP] count, too.
                 if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:
                     function = self._of_texts[count > _FEW_TEXTS]

@@ -51,7 +51,8 @@ class Tokenizer(tf.Module):
 
     def __init__(self, vocab: list[str], rules: TextRules) -> None:
         super().__init__(name="tokenizer")
-        self._lower, self._splits_cjk = rules.do_lower_case, rules.tokenize_chinese_chars
+        self._lower = rules.do_lower_case
+        self._splits_cjk = rules.tokenize_chinese_chars
         self._strip_accents = self._lower if rules.strip_accents is None else rules.strip_accents
         self.vocab_size = len(vocab)
         # An added token becomes one private character, which no rule splits. Longer tokens are
@@ -128,7 +129,8 @@ class Tokenizer(tf.Module):
             ids = ids[:, : tf.reduce_max(lengths)]
         end = tf.fill([tf.shape(ids)[0], 1], self.pad_id)
         ids = tf.concat([tf.fill(tf.shape(end), self.cls_id), ids, end], axis=1)
-        position, last = tf.range(tf.shape(ids, lengths.dtype)[1]), lengths[:, tf.newaxis] + 1
+        position = tf.range(tf.shape(ids, lengths.dtype)[1])
+        last = lengths[:, tf.newaxis] + 1
         return {
             "input_word_ids": tf.where(position == last, self.sep_id, ids),
             "input_mask": tf.cast(position <= last, tf.int32),

@@ -140,11 +140,9 @@ class Pretrained:
     @functools.cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of weights, vocabulary and text rules, equal for every format."""
-        heads, act, rules = (
-            self.config.num_attention_heads,
-            self.config.hidden_act,
-            self.record.unlike_tf1,
-        )
+        heads = self.config.num_attention_heads
+        act = self.config.hidden_act
+        rules = self.record.unlike_tf1
         digest = vocabulary_digest(
             self.vocab, self.record.do_lower_case, heads, act, *([rules] if rules else [])
         )
@@ -183,7 +181,8 @@ def read_bert_config(
 
 def hugging_face_config(config: BertConfig) -> dict[str, Any]:
     """Return the content of `config.json`."""
-    act, names = config.hidden_act, {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+    act = config.hidden_act
+    names = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
     kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
     return kind | msgspec.structs.asdict(config) | {"hidden_act": names.get(act, act)}
 

@@ -63,11 +63,10 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     """
     check_local(path, str(path))
     path = _resolve_parents(path)
-    missing_parents, file = (
-        [folder for folder in path.parents if not os.path.exists(folder)],
-        _beside(path, "lock"),
-    )
-    timeout, attempts = 0, 100
+    missing_parents = [folder for folder in path.parents if not os.path.exists(folder)]
+    file = _beside(path, "lock")
+    timeout = 0
+    attempts = 100
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +182,8 @@ def output_file(
     path: str | os.PathLike, *, overwrite: bool, flag: str | None = None
 ) -> pathlib.Path:
     """Return a file's path; raise `UserError` unless it is new or replaceable."""
-    path, name = pathlib.Path(path), flag or path
+    name = flag or path
+    path = pathlib.Path(path)
     if path.exists() and not path.is_file():
         raise UserError(
             f"{name}: found a {'folder' if path.is_dir() else 'device'}, expected a file's name"
@@ -200,7 +200,8 @@ def output_folder(
     path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str | None = None
 ) -> pathlib.Path:
     """Return a folder's path; raise `UserError` unless it is new or replaceable."""
-    path, name = pathlib.Path(path), flag or path
+    name = flag or path
+    path = pathlib.Path(path)
     if os.path.lexists(path):
         if not path.is_dir():
             raise UserError(f"{name}: found a file, expected a folder's name")

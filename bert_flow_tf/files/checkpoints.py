@@ -68,7 +68,8 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
     """Return the prefix that a folder's file `checkpoint` names, or None."""
-    path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
+    path = folder / "checkpoint"
+    expected = "TensorFlow's list of checkpoints"
     if not path.exists():
         return None
     found = re.search(r'^model_checkpoint_path: "(.+)"$', read_text(path, expected), re.MULTILINE)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import itertools
 import json
@@ -10,7 +11,7 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -89,10 +90,8 @@ def read_sentences(
       UserError: the file is unreadable, or a row or column is invalid. The call itself checks only
         the first batch.
     """
-    names, file_format = (
-        columns or [SENTENCE],
-        file_format or ("text" if str(path) == STDIN else input_format(path)),
-    )
+    names = columns or [SENTENCE]
+    file_format = file_format or ("text" if str(path) == STDIN else input_format(path))
     tables = _tables(path, file_format, names, [], no_header)
     rows = (
         row
@@ -203,10 +202,8 @@ def _tables(
     """Yield tables of string columns and kept columns."""
     import pyarrow
 
-    name, wanted = (
-        "standard input" if str(path) == STDIN else str(path),
-        [*dict.fromkeys([*columns, *kept])],
-    )
+    name = "standard input" if str(path) == STDIN else str(path)
+    wanted = [*dict.fromkeys([*columns, *kept])]
     rows_before = 0
     with (
         reading(name, f"sentences in {file_format}"),
@@ -214,7 +211,12 @@ def _tables(
     ):
         if file_format != "parquet":
             stream = _utf8(stream)
-        for arrays in _arrays(stream, name, file_format, columns, wanted, no_header):
+        source = _Input(stream, name, columns, wanted, no_header)
+        if no_header and not source.numbered:
+            raise ArgumentError(
+                f"no_header: {name}: found the column {wanted[0]}, expected a number"
+            )
+        for arrays in _READERS[file_format](source):
             table = pyarrow.table(arrays, wanted)
             # Parquet may hold bytes that are not UTF-8.
             table.validate(full=True)
@@ -358,99 +360,169 @@ def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return names
 
 
-def _arrays(
-    stream: io.BufferedReader,
-    path: str,
-    file_format: str,
-    columns: Sequence[str],
-    wanted: list[str],
-    no_header: bool,
-) -> Iterator[list["pyarrow.Array"]]:
-    """Yield batches of the wanted columns."""
+@dataclasses.dataclass(frozen=True)
+class _Input:
+    """An open file, and the columns to read from it.
+
+    Attributes:
+      path: the file's name in messages.
+      columns: columns of sentences.
+      wanted: these columns and the kept ones.
+      no_header: True if the first row of TSV or CSV is data.
+    """
+
+    stream: io.BufferedReader
+    path: str
+    columns: Sequence[str]
+    wanted: list[str]
+    no_header: bool
+
+    @property
+    def numbered(self) -> bool:
+        """True if all columns are numbers from 1."""
+        return all(column.isdecimal() and int(column) > 0 for column in self.wanted)
+
+    def names(self, first: Sequence[str]) -> list[str]:
+        """Return the columns' names, which are those of `first`."""
+        return _names(self.path, first, self.wanted)
+
+
+def _read_text(source: _Input) -> Iterator[list["pyarrow.Array"]]:
+    if source.no_header:
+        positions = [int(column) - 1 for column in source.wanted]
+    else:
+        positions = [0 for _ in source.names([SENTENCE])]
+    rows = ([line] for line in _lines(source.stream, source.path))
+    yield from _text_arrays(rows, positions)
+
+
+def _read_tsv(source: _Input) -> Iterator[list["pyarrow.Array"]]:
+    first, _ = _first_row(source.stream, "tsv")
+    has_header = _has_header(source, first)
+    if has_header:
+        positions = [first.index(name) for name in source.names(first)]
+    else:
+        positions = [int(column) - 1 for column in source.wanted]
+    rows = (line.split("\t") for line in _lines(source.stream, source.path))
+    if len(first) > 1:
+        # As in CSV, an empty line is no row; where a row is one text, it is an empty one.
+        rows = (row for row in rows if row != [""])
+    if has_header:
+        next(rows, None)
+    yield from _text_arrays(_warning_of_quotes(rows, source.path), positions)
+
+
+def _read_csv(source: _Input) -> Iterator[list["pyarrow.Array"]]:
     import pyarrow.csv
+
+    if b'\\"' in source.stream.peek():
+        logging.warning('%s: found \\", but CSV doubles the quotes in a field', source.path)
+    first, delimiter = _first_row(source.stream, "csv")
+    has_header = _has_header(source, first)
+    if not has_header:
+        # These names are pyarrow's own, which count from 0.
+        names = [f"f{int(column) - 1}" for column in source.wanted]
+    else:
+        names = source.names(first) if first else source.wanted
+    texts = dict.fromkeys(names, pyarrow.string())
+    batches = pyarrow.csv.open_csv(
+        source.stream,
+        pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK, autogenerate_column_names=not has_header
+        ),
+        pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
+    )
+    yield from _stored_arrays(source, batches, names)
+
+
+def _read_json_lines(source: _Input) -> Iterator[list["pyarrow.Array"]]:
+    objects = _json_rows(source.stream, source.path, source.columns, source.wanted)
+    while block := list(itertools.islice(objects, BLOCK_ROWS)):
+        yield [_json_column(values) for values in zip(*block, strict=True)]
+
+
+def _read_parquet(source: _Input) -> Iterator[list["pyarrow.Array"]]:
     import pyarrow.parquet
 
-    names, numbers = wanted, all(column.isdecimal() and int(column) > 0 for column in wanted)
-    if no_header and not numbers:
-        raise ArgumentError(f"no_header: {path}: found the column {wanted[0]}, expected a number")
-    first = [SENTENCE] if file_format == "text" else []
-    if file_format == "parquet":
-        # Parquet is read from its end, so a pipe must be read whole.
-        file = pyarrow.parquet.ParquetFile(
-            stream if stream.seekable() else io.BytesIO(stream.read())
+    stream = source.stream
+    # Parquet is read from its end, so a pipe must be read whole.
+    file = pyarrow.parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
+    names = source.wanted if source.no_header else source.names(file.schema_arrow.names)
+    yield from _stored_arrays(source, file.iter_batches(BLOCK_ROWS, columns=names), names)
+
+
+# The keys are the values of `INPUT_FORMATS`; a reader yields batches of the wanted columns.
+_READERS: dict[str, Callable[[_Input], Iterator[list["pyarrow.Array"]]]] = {
+    "text": _read_text,
+    "tsv": _read_tsv,
+    "csv": _read_csv,
+    "jsonl": _read_json_lines,
+    "parquet": _read_parquet,
+}
+
+
+def _has_header(source: _Input, first: Sequence[str]) -> bool:
+    """True if the first row holds column names.
+
+    Raises:
+      UserError: it has fewer columns than a wanted number.
+    """
+    known = [one for one in first if one.strip().lower() in _HEADER_NAMES]
+    if source.numbered and known and not source.no_header:
+        logging.warning(
+            "%s: the first row, with %s, is taken as column names; --no_header if not",
+            source.path,
+            known[0],
         )
-        first = file.schema_arrow.names
-    elif file_format in ("tsv", "csv"):
-        first, delimiter = _first_row(stream, file_format)
-        if file_format == "csv" and b'\\"' in stream.peek():
-            logging.warning('%s: found \\", but CSV doubles the quotes in a field', path)
-        known = [one for one in first if one.strip().lower() in _HEADER_NAMES]
-        if numbers and known and not no_header:
-            logging.warning(
-                "%s: the first row, with %s, is taken as column names; --no_header if not",
-                path,
-                known[0],
+    if not (source.no_header or (source.numbered and not known)):
+        return True
+    if missing := [column for column in source.wanted if int(column) > len(first)]:
+        raise UserError(f"{source.path}: found {len(first)} columns, not {missing[0]}")
+    return False
+
+
+def _warning_of_quotes(rows: Iterable[list[str]], path: str) -> Iterator[list[str]]:
+    """Yield rows of TSV; warn of the first field that looks quoted."""
+    is_quoted = False
+    for row in rows:
+        if not is_quoted and (quoted := next(filter(_is_quoted, row), None)):
+            is_quoted = True
+            advice = "TSV has no quotes: --input_format csv reads it"
+            logging.warning("%s: %.40s looks quoted, but %s", path, quoted, advice)
+        yield row
+
+
+def _text_arrays(
+    rows: Iterator[list[str]], positions: Sequence[int]
+) -> Iterator[list["pyarrow.Array"]]:
+    """Yield batches of some columns of rows."""
+    import pyarrow
+
+    while chunk := list(itertools.islice(rows, BLOCK_ROWS)):
+        if short := ["\t".join(row) for row in chunk if len(row) <= max(positions)]:
+            raise ValueError(
+                f"found the line {short[0]!r:.60}, expected {max(positions) + 1} or more fields"
             )
-        no_header = no_header or (numbers and not known)
-        if no_header and (missing := [column for column in wanted if int(column) > len(first)]):
-            raise UserError(f"{path}: found {len(first)} columns, not {missing[0]}")
-    if first and not no_header:
-        names = _names(path, first, wanted)
-    if file_format in ("text", "tsv"):
-        positions, is_quoted = (
-            [int(column) - 1 if no_header else first.index(column) for column in names],
-            False,
-        )
-        rows = (line.split("\t" if file_format == "tsv" else "\n") for line in _lines(stream, path))
-        if len(first) > 1:
-            # As in CSV, an empty line is no row; where a row is one text, it is an empty one.
-            rows = (row for row in rows if row != [""])
-        if file_format == "tsv" and not no_header:
-            next(rows, None)
-        while chunk := list(itertools.islice(rows, BLOCK_ROWS)):
-            cells = (
-                itertools.chain.from_iterable(chunk)
-                if file_format == "tsv" and not is_quoted
-                else ()
-            )
-            if quoted := next(filter(_is_quoted, cells), None):
-                is_quoted, advice = True, "TSV has no quotes: --input_format csv reads it"
-                logging.warning("%s: %.40s looks quoted, but %s", path, quoted, advice)
-            if short := ["\t".join(row) for row in chunk if len(row) <= max(positions)]:
-                raise ValueError(
-                    f"found the line {short[0]!r:.60}, expected {max(positions) + 1} or more fields"
-                )
-            yield [
-                pyarrow.array([row[position] for row in chunk], pyarrow.string())
-                for position in positions
-            ]
-        return
-    if file_format == "jsonl":
-        objects = _json_rows(stream, path, columns, wanted)
-        while block := list(itertools.islice(objects, BLOCK_ROWS)):
-            yield [_json_column(values) for values in zip(*block, strict=True)]
-        return
-    if file_format == "parquet":
-        batches: Iterable = file.iter_batches(BLOCK_ROWS, columns=names)
-    else:
-        names = [f"f{int(column) - 1}" for column in wanted] if no_header else names
-        texts = dict.fromkeys(names, pyarrow.string())
-        batches = pyarrow.csv.open_csv(
-            stream,
-            pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=_BLOCK, autogenerate_column_names=no_header
-            ),
-            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
-        )
+        yield [
+            pyarrow.array([row[position] for row in chunk], pyarrow.string())
+            for position in positions
+        ]
+
+
+def _stored_arrays(
+    source: _Input, batches: Iterable["pyarrow.RecordBatch"], names: Sequence[str]
+) -> Iterator[list["pyarrow.Array"]]:
+    """Yield batches of pyarrow's columns, with texts as strings."""
+    import pyarrow
+
+    texts = "dictionary<values=.*string|string_view"
     for batch in batches:
         arrays = []
-        for column, name in zip(wanted, names, strict=True):
+        for column, name in zip(source.wanted, names, strict=True):
             one = batch.column(name)
             # Parquet may store texts as categories, views or bytes; a kept column of bytes may hold
             # anything.
-            kinds = "dictionary<values=.*string|string_view" + "|(large_)?binary" * (
-                column in columns
-            )
+            kinds = f"{texts}|(large_)?binary" if column in source.columns else texts
             arrays.append(one.cast(pyarrow.string()) if re.match(kinds, str(one.type)) else one)
         yield arrays

@@ -169,7 +169,7 @@ class Embedder:
         self._embedding_batcher = batcher(
             lambda tokens: self.embed_tokens(tokens, folded),
             shape=[self.embedding_size],
-            encode_few=lambda tokens: self.embed_tokens(tokens, folded, few=True),
+            encode_few_texts=lambda tokens: self.embed_tokens(tokens, folded, few_tokens=True),
         )
         self._log_prob_batcher = batcher(
             lambda tokens: self.require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)),
@@ -264,10 +264,13 @@ class Embedder:
         return digest.hexdigest()
 
     def embed_tokens(
-        self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None, few: bool = False
+        self,
+        tokens: dict[str, tf.Tensor],
+        folded: FoldedFlow | None = None,
+        few_tokens: bool = False,
     ) -> tf.Tensor:
         """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
-        u = self.cast_encoder.embed(tokens, few=few)
+        u = self.cast_encoder.embed(tokens, few_tokens=few_tokens)
         calibration = self.calibration
         if calibration is None:
             return reduce_dimension(u, self.low_dim)

@@ -84,8 +84,10 @@ class Parts:
 
         A block has at least `min_rows` rows if possible.
         """
-        names, block = list(self.manifest.parts), list[np.ndarray]()
-        collected, left = 0, self.rows
+        names = list(self.manifest.parts)
+        block = list[np.ndarray]()
+        collected = 0
+        left = self.rows
         for i in generator.permutation(len(names)):
             block.append(self._read(names[i]))
             collected += len(block[-1])
@@ -93,14 +95,16 @@ class Parts:
             if collected >= min_rows and left - collected >= min_rows:
                 yield np.concatenate(block)
                 left -= collected
-                block, collected = [], 0
+                block = []
+                collected = 0
         if collected:
             yield np.concatenate(block)
 
     def _read(self, name: str) -> np.ndarray:
         import pyarrow.parquet
 
-        path, shape = self._folder / name, (self.manifest.parts[name], self.manifest.embedding_size)
+        path = self._folder / name
+        shape = (self.manifest.parts[name], self.manifest.embedding_size)
         with (
             reading(path, "embeddings (remove it and run `encode-folder` again)"),
             pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file,

@@ -112,37 +112,11 @@ def export_model(
     # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):
         path = export_path(out_dir, settings, overwrite=overwrite)
-        model = copy.copy(model)
-        # Compare with float32 embeddings, even for a bfloat16 model.
-        model.cast_encoder = model.encoder
-        if settings.max_seq_length is not None:
-            model.max_seq_length = settings.max_seq_length
-        if settings.low_dim is not None:
-            check_low_dim(settings.low_dim, model.encoder.embedding_size)
-            if settings.low_dim > 0 and isinstance(model.flow, AffineMap):
-                raise ArgumentError(
-                    f"low_dim: found {settings.low_dim} with an affine calibration; averages of "
-                    "its channels mean nothing, so leave it out"
-                )
-            model.low_dim = settings.low_dim
-        normalized, learned = settings.normalize or model.normalizes, model.record.flow
-        config = None if learned is None else learned.config
+        model = _with_settings(model, settings)
+        normalized = settings.normalize or model.normalizes
         expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
         expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
-        description = Description(
-            encoder_fingerprint=model.source.fingerprint,
-            do_lower_case=model.source.record.do_lower_case,
-            sentence_embedding_type=model.sentence_embedding_type,
-            max_seq_length=model.max_seq_length,
-            embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
-            low_dim=model.low_dim,
-            flow_config=config.to_dict() if config else None,
-            normalized=normalized,
-            dtype=settings.dtype,
-            probes={
-                text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text
-            },
-        )
+        description = _describe(model, expected, normalized=normalized, dtype=settings.dtype)
         if model.default_prompt_name and settings.format in (TF_SAVEDMODEL, ONNX):
             prompt = model.prompts[model.default_prompt_name]
             warn_user(
@@ -153,14 +127,56 @@ def export_model(
             found = write(model, description, folder)
             if found is None:
                 return Exported(path)
-            tolerance = 1e-5 if settings.format == ONNX else 1e-4
-            matrix = model.flow.variables_by_path.get("matrix") if model.flow is not None else None
-            if matrix is not None:
-                # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of
-                # its columns.
-                norms = np.linalg.norm(matrix, axis=0)
-                tolerance = max(tolerance, 1e-6 * float(norms.max()))
-            return _check(path, found, expected, tolerance, settings.dtype)
+            return _check(path, found, expected, _tolerance(model, settings), settings.dtype)
+
+
+def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
+    """Return the model with an export's length and channels, in float32."""
+    model = copy.copy(model)
+    # Compare with float32 embeddings, even for a bfloat16 model.
+    model.cast_encoder = model.encoder
+    if settings.max_seq_length is not None:
+        model.max_seq_length = settings.max_seq_length
+    if settings.low_dim is not None:
+        check_low_dim(settings.low_dim, model.encoder.embedding_size)
+        if settings.low_dim > 0 and isinstance(model.flow, AffineMap):
+            raise ArgumentError(
+                f"low_dim: found {settings.low_dim} with an affine calibration; averages of "
+                "its channels mean nothing, so leave it out"
+            )
+        model.low_dim = settings.low_dim
+    return model
+
+
+def _describe(
+    model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str
+) -> Description:
+    """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
+    learned = model.record.flow
+    config = None if learned is None else learned.config
+    return Description(
+        encoder_fingerprint=model.source.fingerprint,
+        do_lower_case=model.source.record.do_lower_case,
+        sentence_embedding_type=model.sentence_embedding_type,
+        max_seq_length=model.max_seq_length,
+        embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
+        low_dim=model.low_dim,
+        flow_config=config.to_dict() if config else None,
+        normalized=normalized,
+        dtype=dtype,
+        probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
+    )
+
+
+def _tolerance(model: Embedder, settings: ExportSettings) -> float:
+    """Return the largest difference allowed, relative to a channel's size."""
+    tolerance = 1e-5 if settings.format == ONNX else 1e-4
+    matrix = model.flow.variables_by_path.get("matrix") if model.flow is not None else None
+    if matrix is None:
+        return tolerance
+    # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its
+    # columns.
+    return max(tolerance, 1e-6 * float(np.linalg.norm(matrix, axis=0).max()))
 
 
 @contextlib.contextmanager
@@ -194,10 +210,8 @@ def _check(
     ).all()
     limit = f"{tolerance:.0e} of a channel's size"
     if dtype == "bfloat16":
-        is_close, limit = (
-            cosine >= BFLOAT16_MIN_COSINE,
-            f"a cosine of {BFLOAT16_MIN_COSINE} or more",
-        )
+        is_close = cosine >= BFLOAT16_MIN_COSINE
+        limit = f"a cosine of {BFLOAT16_MIN_COSINE} or more"
     if not is_close:
         measured = (
             f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}), "

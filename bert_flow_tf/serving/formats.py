@@ -4,13 +4,13 @@ import dataclasses
 import os
 import pathlib
 
+from bert_flow_tf.encoder.convert.folders import DESCRIPTION_FILE, SENTENCE_TRANSFORMERS_EXPORT
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.settings import DTYPES, Settings, flag
 
 TF_SAVEDMODEL, ONNX = "savedmodel", "onnx"
-DESCRIPTION_FILE = "export.json"
 ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 # The first format is the default.
@@ -20,23 +20,7 @@ EXPORT_FORMATS = {
         "saved_model.pb",
         ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"),
     ),
-    "sentence-transformers": FolderKind(
-        "an export for sentence-transformers",
-        "modules.json",
-        (
-            *(
-                DESCRIPTION_FILE,
-                "config.json",
-                "model.safetensors",
-                *_TOKENIZER_FILES,
-                "source.json",
-                "modules.json",
-            ),
-            *("sentence_bert_config.json", "config_sentence_transformers.json"),
-            *("*_WeightedLayerPooling", "*_Pooling", "*_Dense", "*_Normalize"),
-        ),
-        lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
-    ),
+    "sentence-transformers": SENTENCE_TRANSFORMERS_EXPORT,
     ONNX: FolderKind(
         "an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, "config.json", *_TOKENIZER_FILES)
     ),
@@ -80,7 +64,8 @@ def export_path(
       UserError: the folder exists, or `overwrite` has no version; the error names `out_dir` as
         `flag`.
     """
-    path, version = pathlib.Path(out_dir).absolute(), settings.version
+    path = pathlib.Path(out_dir).absolute()
+    version = settings.version
     if settings.format == TF_SAVEDMODEL:
         if is_saved_model(path):
             raise UserError(
@@ -93,5 +78,6 @@ def export_path(
             version = 1 + max(
                 (int(name) for name in names if name.isascii() and name.isdigit()), default=0
             )
-        path, flag = path / str(version), flag and f"{flag}/{version}"
+        path = path / str(version)
+        flag = flag and f"{flag}/{version}"
     return output_folder(path, EXPORT_FORMATS[settings.format], overwrite=overwrite, flag=flag)

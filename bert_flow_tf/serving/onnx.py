@@ -16,10 +16,11 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
+from glow import saved
 
-_OPSET = 18
 # These are Hugging Face's names, in the order of `TOKEN_INPUTS`.
-_INPUTS, _OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "sentence_embedding"
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_OUTPUT = "sentence_embedding"
 
 
 def write_onnx(
@@ -32,29 +33,25 @@ def write_onnx(
     The tokenizers library makes the ids from `tokenizer.json`; truncate to the `max_seq_length` in
     `export.json`.
     """
-    import tf2onnx
+    latents = latents_of(model.flow)
+    encoder = model.encoder
+    weights = encoder.variables_by_name if encoder.bert_config is not None else {}
 
-    latents, encoder = latents_of(model.flow), model.encoder
-
-    def embed(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+    def embed(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
+        inputs, values = arguments[: len(_INPUTS)], arguments[len(_INPUTS) :]
         tokens = {
             name: tf.cast(one, tf.int32) for name, one in zip(TOKEN_INPUTS, inputs, strict=True)
         }
-        embedding = reduce_dimension(
-            latents(encoder.embed(tokens, portable=True)), description.low_dim
-        )
+        pooled = encoder.embed(tokens, dict(zip(weights, values, strict=True)), portable=True)
+        embedding = reduce_dimension(latents(pooled), description.low_dim)
         return {
             _OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding
         }
 
+    specs = [tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS]
     # TensorFlow's own code writes to stderr when a session starts.
     with quiet_tensorflow(), hidden_stderr():
-        tf2onnx.convert.from_function(
-            tf.function(embed, autograph=False),
-            input_signature=[tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS],
-            opset=_OPSET,
-            output_path=str(folder / ONNX_FILE),
-        )
+        saved.write_onnx(embed, specs, folder / ONNX_FILE, weights)
     write_tokenizer(
         folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length
     )

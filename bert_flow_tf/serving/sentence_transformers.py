@@ -2,13 +2,18 @@
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import safetensors.numpy
 
-from bert_flow_tf.encoder.convert.encoder_folder import Module, write_encoder
+from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
 from bert_flow_tf.encoder.convert.folders import SENTENCE_SETTINGS, WEIGHTS_FILE
+from bert_flow_tf.encoder.convert.sentence_modules import (
+    NORMALIZE,
+    Module,
+    dense_module,
+    pooling_module,
+)
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
@@ -17,7 +22,7 @@ from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE
 from glow.folded import DenseLayer
 
-_REDUCERS = {masked_mean: "mean", first_token: "cls"}
+_POOLINGS = {masked_mean: "avg", first_token: "paper-cls"}
 
 
 def write_sentence_transformers(
@@ -34,22 +39,25 @@ def write_sentence_transformers(
     """
     if model.encoder.bert_config is None:
         raise _unsupported(f"the encoder {model.source.bert_hub}")
-    settings: Any = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
-    settings |= {"pooling": model.sentence_embedding_type, "normalize": description.normalized}
+    settings = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
     if model.document_prompt:
         # The library's `encode_document` never reads a prompt of another name, such as "passage".
         settings["prompts"] = {**model.prompts, "document": model.document_prompt}
     record = model.source.record.with_origin(
-        "export", max_seq_length=description.max_seq_length, **settings
+        "export",
+        max_seq_length=description.max_seq_length,
+        pooling=model.sentence_embedding_type,
+        normalize=description.normalized,
+        **settings,
     )
     bert = model.encoder.read_pretrained(record)
     modules = _pooling_modules(model, bert.weights)
     layers = _flow_layers(model)
     first_layer = len(modules) + 1
-    modules += [_dense(layer) for layer in layers]
+    modules += [dense_module(layer) for layer in layers]
     if description.normalized:
-        modules.append(("Normalize", {}, {}))
-    all_layers = any(name == "WeightedLayerPooling" for name, _, _ in modules)
+        modules.append(NORMALIZE)
+    all_layers = any(module.name == "WeightedLayerPooling" for module in modules)
     write_encoder(folder, bert, modules, output_hidden_states=all_layers)
     write_json(folder / DESCRIPTION_FILE, description)
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
@@ -67,34 +75,34 @@ def _unsupported(what: str) -> ArgumentError:
 
 
 def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list[Module]:
-    encoder, name = model.encoder, model.sentence_embedding_type
-    pooling, layers, width = encoder.pooling, encoder.num_layers, encoder.hidden_size
+    encoder = model.encoder
+    name = model.sentence_embedding_type
+    pooling = encoder.pooling
+    layers = encoder.num_layers
+    width = encoder.hidden_size
     if not pooling.layers:
         kernel, bias = (weights[f"bert/pooler/dense/{part}"] for part in ("kernel", "bias"))
-        return [_pool(width, "cls"), _dense(DenseLayer(kernel, bias), "activation.Tanh")]
-    if (pooling.concatenate and len(pooling.layers) > 1) or pooling.reduce not in _REDUCERS:
+        pooler = dense_module(DenseLayer(kernel, bias), "activation.Tanh")
+        return [pooling_module("paper-cls", width), pooler]
+    if (pooling.concatenate and len(pooling.layers) > 1) or pooling.reduce not in _POOLINGS:
         raise _unsupported(f"the pooling {name}")
     # The counts leave out the word embeddings, which no pooling uses.
     counts = np.bincount([i % layers for i in pooling.layers], minlength=layers).astype(np.float32)
-    modules = [_pool(width, _REDUCERS[pooling.reduce])]
+    modules = [pooling_module(_POOLINGS[pooling.reduce], width)]
     if counts[-1] < counts.sum():
         settings = {
             "word_embedding_dimension": width,
             "layer_start": 1,
             "num_hidden_layers": layers,
         }
-        modules.insert(0, ("WeightedLayerPooling", settings, {"layer_weights": counts}))
+        modules.insert(0, Module("WeightedLayerPooling", settings, {"layer_weights": counts}))
     return modules
 
 
-def _pool(width: int, mode: str) -> Module:
-    modes = {"cls": "cls_token", "mean": "mean_tokens"}
-    settings = {f"pooling_mode_{key}": name == mode for name, key in modes.items()}
-    return "Pooling", {"word_embedding_dimension": width, **settings}, {}
-
-
 def _flow_layers(model: Embedder) -> list[DenseLayer]:
-    flow, size, low_dim = model.flow, model.encoder.embedding_size, model.low_dim
+    flow = model.flow
+    size = model.encoder.embedding_size
+    low_dim = model.low_dim
     try:
         layers = [] if flow is None else flow.dense_layers()
     except ValueError as error:
@@ -106,14 +114,3 @@ def _flow_layers(model: Embedder) -> list[DenseLayer]:
         last = layers.pop() if layers else DenseLayer(np.eye(size), np.zeros(size))
         layers.append(DenseLayer(last.kernel @ mean, last.bias @ mean))
     return layers
-
-
-def _dense(layer: DenseLayer, activation: str = "linear.Identity") -> Module:
-    kernel = np.ascontiguousarray(layer.kernel.T, dtype=np.float32)
-    tensors = {"linear.weight": kernel, "linear.bias": layer.bias.astype(np.float32)}
-    if layer.slope != 1.0:
-        activation = "activation.PReLU"
-        tensors["activation_function.weight"] = np.array([layer.slope], np.float32)
-    features = {"in_features": layer.kernel.shape[0], "out_features": layer.kernel.shape[1]}
-    settings = {**features, "bias": True, "activation_function": f"torch.nn.modules.{activation}"}
-    return "Dense", settings, tensors

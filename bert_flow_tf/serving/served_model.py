@@ -1,5 +1,6 @@
 """A SavedModel of tokenizer, encoder, pooling and flow."""
 
+import functools
 import itertools
 import pathlib
 import tempfile
@@ -10,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
+from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import reduce_dimension
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.similarities import cosine_similarity
 from bert_flow_tf.files.json_files import write_json
@@ -78,7 +80,8 @@ def write_warmup_requests(
         for name, lengths in itertools.product(sorted(signatures), sizes):
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
-            request.model_spec.name, request.model_spec.signature_name = model_name, name
+            request.model_spec.name = model_name
+            request.model_spec.signature_name = name
             for key, spec in signatures[name].structured_input_signature[1].items():
                 rows: Any = [" ".join(["word"] * k) for k in lengths]
                 if spec.dtype != tf.string:
@@ -109,7 +112,8 @@ class ServedBertFlow(tf.Module):
     def __init__(self, model: Embedder, description: Description) -> None:
         super().__init__(name="bert_flow")
         self.tokenizer = model.tokenizer
-        encoder, flow = model.encoder, model.flow
+        encoder = model.encoder
+        flow = model.flow
         self._latents = latents_of(flow)
         if flow is not None:
             self.flow_variables = (
@@ -122,13 +126,12 @@ class ServedBertFlow(tf.Module):
         # Keras would also save a layer's functions with dropout, so the module holds only its
         # variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
-        # A search box sends one text; what is faster for it is slower for many.
-        self._pool = lambda tokens: tf.cond(
-            tf.size(tokens["input_word_ids"]) <= _FEW_TOKENS,
-            lambda: pooled.embed(tokens, few=True),
-            lambda: pooled.embed(tokens),
+        # A tf.function lets the signatures share its graph.
+        self._pool = tf.function(
+            functools.partial(_pool, pooled), input_signature=[TOKEN_SPECS], autograph=False
         )
-        self._description, self._width = description, encoder.embedding_size
+        self._description = description
+        self._width = encoder.embedding_size
         self._max_positions, self._num_types = encoder.max_seq_length, encoder.num_types
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
@@ -192,10 +195,8 @@ class ServedBertFlow(tf.Module):
         return tf.cond(n > 0, pool, lambda: tf.zeros([0, self._width]))
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
-        shape, max_positions = (
-            tf.shape(tokens["input_word_ids"]),
-            self._max_positions or tf.int32.max,
-        )
+        shape = tf.shape(tokens["input_word_ids"])
+        max_positions = self._max_positions or tf.int32.max
         num_types = self._num_types or tf.int32.max
         ends = {
             "input_word_ids": self.tokenizer.vocab_size,
@@ -212,11 +213,9 @@ class ServedBertFlow(tf.Module):
             ),
         ]
         for name, end in ends.items():
-            found, least, most = (
-                tf.shape(tokens[name]),
-                tf.reduce_min(tokens[name]),
-                tf.reduce_max(tokens[name]),
-            )
+            found = tf.shape(tokens[name])
+            least = tf.reduce_min(tokens[name])
+            most = tf.reduce_max(tokens[name])
             message = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
             checks.append((tf.reduce_all(tf.equal(found, shape)), message))
             # An empty tensor passes, because its minimum is the largest int32.
@@ -227,6 +226,15 @@ class ServedBertFlow(tf.Module):
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
         embedding = reduce_dimension(self._latents(pooled), self._description.low_dim)
         return tf.nn.l2_normalize(embedding, axis=-1) if self._description.normalized else embedding
+
+
+def _pool(encoder: SentenceEncoder, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
+    # A search box sends one text; what is faster for it is slower for many.
+    return tf.cond(
+        tf.size(tokens["input_word_ids"]) <= _FEW_TOKENS,
+        lambda: encoder.embed(tokens, few_tokens=True),
+        lambda: encoder.embed(tokens),
+    )
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:

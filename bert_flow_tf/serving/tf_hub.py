@@ -66,7 +66,6 @@ def write_tf_hub(
     ):
         vocabulary = pathlib.Path(scratch, VOCAB_FILE)
         vocabulary.write_text("".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8")
-        files: Any = {"vocab_file": str(vocabulary), "do_lower_case": bert.record.do_lower_case}
         with quiet_tensorflow():
             encoder, config = tf_models_encoder(bert)
             checkpoint = tf.train.Checkpoint(model=encoder, encoder=encoder).save(f"{scratch}/bert")
@@ -75,13 +74,19 @@ def write_tf_hub(
                 bert_config=config,
                 model_checkpoint_path=checkpoint,
                 with_mlm=False,
-                **files,
+                vocab_file=str(vocabulary),
+                do_lower_case=bert.record.do_lower_case,
             )
-            options: Any = {"tokenize_with_offsets": False, "default_seq_length": _SEQ_LENGTH}
-            export_tfhub_lib.export_preprocessing(str(folder / "preprocess"), **files, **options)
+            export_tfhub_lib.export_preprocessing(
+                str(folder / "preprocess"),
+                vocab_file=str(vocabulary),
+                do_lower_case=bert.record.do_lower_case,
+                tokenize_with_offsets=False,
+                default_seq_length=_SEQ_LENGTH,
+            )
         write_json(
             folder / TF_HUB_RECORD_FILE,
-            {"fingerprint": bert.fingerprint, "do_lower_case": files["do_lower_case"]},
+            {"fingerprint": bert.fingerprint, "do_lower_case": bert.record.do_lower_case},
         )
         _compare(folder, bert)
     return pathlib.Path(out_dir)

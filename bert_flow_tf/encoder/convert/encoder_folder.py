@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,17 @@ import safetensors.numpy
 
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
+from bert_flow_tf.encoder.convert.sentence_modules import (
+    NORMALIZE,
+    POOLING_MODES,
+    Module,
+    append_modules,
+    pooling_module,
+)
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.weights import Pretrained, SourceRecord, hugging_face_config
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
-
-# One of sentence-transformers' modules has a name, settings and tensors.
-Module = tuple[str, dict[str, Any], dict[str, np.ndarray]]
-# sentence-transformers' names of the poolings that one of its modules computes.
-POOLING_MODES = {"avg": "mean_tokens", "paper-cls": "cls_token"}
 
 
 def write_encoder_folder(
@@ -49,16 +52,13 @@ def write_encoder(
     write_tokenizer(folder, bert.vocab, record, length)
     write_json(folder / folders.SOURCE_FILE, record)
     if modules is None and record.pooling in POOLING_MODES:
-        modes = {
-            f"pooling_mode_{mode}": name == record.pooling for name, mode in POOLING_MODES.items()
-        }
-        modules = [("Pooling", {"word_embedding_dimension": bert.config.hidden_size, **modes}, {})]
-        modules += [("Normalize", {}, {})] * record.normalize
+        modules = [pooling_module(record.pooling, bert.config.hidden_size)]
+        modules += [NORMALIZE] * record.normalize
     if modules is not None:
         _write_modules(folder, modules, record)
 
 
-def _write_modules(folder: pathlib.Path, modules: list[Module], record: SourceRecord) -> None:
+def _write_modules(folder: pathlib.Path, modules: Sequence[Module], record: SourceRecord) -> None:
     """Write sentence-transformers' files for the modules after BERT."""
     length: Any = {} if record.max_seq_length is None else {"max_seq_length": record.max_seq_length}
     write_json(folder / folders.BERT_SETTINGS_FILE, {**length, "do_lower_case": False})
@@ -66,21 +66,4 @@ def _write_modules(folder: pathlib.Path, modules: list[Module], record: SourceRe
     write_json(
         folder / folders.SENTENCE_SETTINGS_FILE, {"model_type": "SentenceTransformer", **settings}
     )
-    paths = [
-        ("Transformer", ""),
-        *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1)),
-    ]
-    # These type names work in all versions of the library.
-    listed = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for i, (name, path) in enumerate(paths)
-    ]
-    write_json(folder / folders.MODULES_FILE, listed)
-    for (_, path), (_, options, tensors) in zip(paths[1:], modules, strict=True):
-        (folder / path).mkdir()
-        if options:
-            write_json(folder / path / folders.CONFIG_FILE, options)
-        if tensors:
-            safetensors.numpy.save_file(
-                tensors, folder / path / folders.WEIGHTS_FILE, {"format": "pt"}
-            )
+    append_modules(folder, modules)

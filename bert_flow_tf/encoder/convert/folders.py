@@ -27,7 +27,8 @@ _ENCODER_FILES = (
 )
 # The key marks the config.json of a converted run; the file lies beside a TF1 checkpoint that was
 # written from a run.
-CONVERTED_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "converted_from.json"
+CONVERTED_KEY = "tf1_checkpoint"
+TF1_RECORD_FILE = "converted_from.json"
 TF_HUB_RECORD_FILE = "exported_from.json"
 
 ENCODER_FOLDER = FolderKind(
@@ -41,6 +42,15 @@ ENCODER_FOLDER = FolderKind(
         "1_Pooling",
         "2_Normalize",
     ),
+)
+DESCRIPTION_FILE = "export.json"
+# The library itself may have written the model, with its tokenizer's files. Without an export's
+# description, it is a model that the user has got from elsewhere.
+SENTENCE_TRANSFORMERS_EXPORT = FolderKind(
+    "an export for sentence-transformers",
+    MODULES_FILE,
+    ("*.json", "*.txt", "*.model", "README.md", "*.safetensors", "[0-9]*_*"),
+    lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
 )
 TF_HUB_FOLDER = FolderKind(
     "an export for TF-Hub", TF_HUB_RECORD_FILE, (TF_HUB_RECORD_FILE, "encoder", "preprocess")

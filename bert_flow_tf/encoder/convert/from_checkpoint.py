@@ -36,7 +36,8 @@ def read_tf1(
     config = read_bert_config(config_file or prefix.parent / BERT_CONFIG_FILE, gelu="gelu_tanh")
     vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
     do_lower_case = is_uncased(do_lower_case, vocab, prefix.absolute().parent.name)
-    stored, shapes = Checkpoint(prefix), variable_shapes(config)
+    stored = Checkpoint(prefix)
+    shapes = variable_shapes(config)
     # As the original does, ignore other variables, such as heads and an optimiser's moments.
     weights = stored.read(name for name in shapes if name in stored.shapes)
     check_arrays(weights, shapes, prefix, "this configuration")

@@ -37,7 +37,8 @@ from bert_flow_tf.files.reading import reading
 _POOLINGS = LIBRARY_NAMES | {"cls": "paper-cls"}
 # A tokenizer's limit of 256 or more is the number of positions, not a length that the model was
 # trained for.
-_DEFAULT_LENGTH, _LONGEST = 512, 256
+_DEFAULT_LENGTH = 512
+_LONGEST = 256
 # The types of safetensors that a BERT may have.
 _TYPES = {
     "F64": "f8",
@@ -146,11 +147,12 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     else:
         vocab = read_vocabulary(bert / folders.VOCAB_FILE)
     weights = read_hugging_face_weights(bert, config, family, len(vocab))
-    changes: Any = {
-        "hidden_act": hidden_act or config.hidden_act,
-        "vocab_size": min(config.vocab_size, len(vocab)),
-    }
-    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, record)
+    config = msgspec.structs.replace(
+        config,
+        hidden_act=hidden_act or config.hidden_act,
+        vocab_size=min(config.vocab_size, len(vocab)),
+    )
+    return Pretrained(config, vocab, weights, record)
 
 
 def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
@@ -178,7 +180,8 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
         raise UserError(
             f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize"
         )
-    bert, path = folder / modules[0].path, folder / modules[1].path / folders.CONFIG_FILE
+    bert = folder / modules[0].path
+    path = folder / modules[1].path / folders.CONFIG_FILE
     settings = folders.read_settings(path)
     mode = settings.pooling_mode or ""
     if not mode and path.is_file():
@@ -203,7 +206,8 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
             f"{folder / modules[1].path / folders.CONFIG_FILE}: include_prompt: found false, "
             "expected true"
         )
-    name, known = found.default_prompt_name, ("query", "document", *(found.prompts or ()))
+    name = found.default_prompt_name
+    known = ("query", "document", *(found.prompts or ()))
     if name is not None and name not in known:
         raise UserError(
             f"{path}: default_prompt_name: found {name}, expected one of {', '.join(known)}"
@@ -266,7 +270,8 @@ def read_hugging_face_weights(
                 family.prefix
             )
             tensors[key] = read
-    has_pooler, shapes = any(key.startswith("pooler.") for key in tensors), variable_shapes(config)
+    has_pooler = any(key.startswith("pooler.") for key in tensors)
+    shapes = variable_shapes(config)
     keys = {
         name: family.key(hugging_face_name(name))
         for name in shapes

@@ -108,10 +108,8 @@ def read_tokenizer(
         theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     else:
         cls, sep = (theirs.token_to_id(token) for token in ("[CLS]", "[SEP]"))
-        found, wanted = (
-            theirs.encode("a").ids,
-            [cls, *theirs.encode("a", add_special_tokens=False).ids, sep],
-        )
+        found = theirs.encode("a").ids
+        wanted = [cls, *theirs.encode("a", add_special_tokens=False).ids, sep]
         if found != wanted:
             raise UserError(
                 f"{path}: post_processor: found the ids {found} for 'a', expected {wanted}; "
@@ -128,7 +126,8 @@ def _add_tokens(
 
     with reading(path.with_name(TOKENIZER_CONFIG_FILE), "a tokenizer's settings"):
         # Without tokenizer.json, older versions have added_tokens.json.
-        old, tokens = path.with_name("added_tokens.json"), dict[str, int]()
+        old = path.with_name("added_tokens.json")
+        tokens = dict[str, int]()
         if old.is_file() and not path.is_file():
             tokens = read_json(old, dict[str, int], expected="added tokens", versioned=False)
         added: dict[int, dict[str, Any]] = {i: {"content": token} for token, i in tokens.items()}
@@ -136,7 +135,8 @@ def _add_tokens(
         theirs.add_tokens([tokenizers.AddedToken(**added[i]) for i in sorted(added)])
     if moved := [i for i in sorted(added) if theirs.token_to_id(added[i]["content"]) != i]:
         content = added[moved[0]]["content"]
-        found, expected = f"found id {moved[0]}", f"expected {theirs.token_to_id(content)}"
+        found = f"found id {moved[0]}"
+        expected = f"expected {theirs.token_to_id(content)}"
         raise UserError(f"{path.parent}: added token {content!r}: {found}, {expected}; {INSTEAD}")
     ids = theirs.get_vocab()
     vocab = sorted(ids, key=ids.__getitem__)
@@ -222,7 +222,9 @@ def write_tokenizer(
     ids = {piece: i for i, piece in enumerate(vocab)}
     plain = {"special": False, "single_word": False, "lstrip": False, "rstrip": False}
     packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
-    cjk, accents, lower = rules.tokenize_chinese_chars, rules.strip_accents, rules.do_lower_case
+    cjk = rules.tokenize_chinese_chars
+    accents = rules.strip_accents
+    lower = rules.do_lower_case
     normalizer: dict[str, Any] = {
         "type": "BertNormalizer",
         "clean_text": True,

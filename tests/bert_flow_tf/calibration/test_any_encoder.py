@@ -12,6 +12,7 @@ import zlib
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from bert_flow_tf import BertFlow, FlowCalibrator, calibrate, load_calibration
 from bert_flow_tf.calibration import any_encoder
@@ -128,6 +129,38 @@ def test_a_folder_gives_the_same_bits(calibrated, u, tmp_path):
     (tmp_path / "saved" / "calibration.npz").write_bytes(b"PK")
     with user_error("calibration.npz: cannot be read"):
         load_calibration(tmp_path / "saved")
+
+
+class Library:
+    """The parts of a `SentenceTransformer` that an export uses."""
+
+    _modules = ()
+
+    def save(self, folder):
+        modules = [{"idx": 0, "name": "0", "path": "", "type": "a.Transformer"}]
+        (pathlib.Path(folder) / "modules.json").write_text(json.dumps(modules))
+        (pathlib.Path(folder) / "sentencepiece.bpe.model").touch()
+
+
+def test_modules_are_appended_and_only_an_export_is_replaced(calibrated, u, tmp_path):
+    calibrated.save(tmp_path / "saved")
+    again, out = load_calibration(tmp_path / "saved", Library()), tmp_path / "out"
+    for _ in range(2):
+        again.export(out, format="sentence-transformers", overwrite=True)
+    modules = json.loads((out / "modules.json").read_text())
+    assert [module["idx"] for module in modules] == list(range(len(modules)))
+    z = u
+    for module in modules[1:]:
+        tensors = safetensors.numpy.load_file(out / module["path"] / "model.safetensors")
+        z = z @ tensors["linear.weight"].T + tensors["linear.bias"]
+        slope = tensors.get("activation_function.weight", np.ones(1, np.float32))
+        z = np.where(z > 0, z, slope * z)
+    expected = calibrated.transform(u)
+    np.testing.assert_allclose(z, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    # It could be a model that the library or a user wrote.
+    (out / "export.json").unlink()
+    with user_error("holds no modules.json of an export"):
+        again.export(out, format="sentence-transformers", overwrite=True)
 
 
 def test_numpy_applies_the_dense_layers_without_tensorflow(calibrated, u, tmp_path):

@@ -22,7 +22,8 @@ def _normalizing(monkeypatch, model):
     monkeypatch.setattr(Embedder, "encoder_normalizes", True)
 
 
-def _prompted(monkeypatch, model):
+def _normalizing_and_prompted(monkeypatch, model):
+    _normalizing(monkeypatch, model)
     model.prompts = {"task": f"{TINY_WORDS[5]} {TINY_WORDS[6]} "}
     model.default_prompt_name = "task"
 
@@ -35,18 +36,14 @@ def _whitened(monkeypatch, model):
     model.fit(SENTENCES * 6, method="soft-whitening-0.1")
 
 
-def _plain(monkeypatch, model):
-    pass
-
-
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", [_plain, _normalizing, _prompted, _cut, _whitened])
+@pytest.mark.parametrize("kind", [_normalizing_and_prompted, _cut, _whitened])
 def test_every_way_in_gives_the_vectors_of_encode(kind, tiny_encoder_dir, monkeypatch, tmp_path):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     kind(monkeypatch, model)
     expected = model.encode(SENTENCES)
     norms = np.linalg.norm(expected, axis=1)
-    assert np.allclose(norms, 1) == (kind is _normalizing)
+    assert np.allclose(norms, 1) == (kind is _normalizing_and_prompted)
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in SENTENCES))
     model.encode_dataset(tmp_path / "texts.txt", tmp_path / "folder")
     given = [model.default_prompt + text for text in SENTENCES]

@@ -1,0 +1,3 @@
+"""The version, which every room may import."""
+
+__version__ = "0.1.0"
