@@ -167,7 +167,7 @@ class FlowTrainer:
 
 
 class _FlowModel(tf_keras.Model):
-    """What a Keras callback finds as its `model`: the flow's weights, and `stop_training`."""
+    """The `model` of Keras callbacks: the flow's weights and `stop_training`."""
 
     def __init__(self, flow: Glow) -> None:
         super().__init__(name="flow_model")
@@ -177,7 +177,7 @@ class _FlowModel(tf_keras.Model):
 def _told(
     callbacks: Sequence[tf_keras.callbacks.Callback], flow: Glow
 ) -> tf_keras.callbacks.CallbackList | None:
-    """Return the callbacks as one, which has begun; None if there are none."""
+    """Return the callbacks as one that has started, or None without any."""
     if not callbacks:
         return None
     model = _FlowModel(flow)

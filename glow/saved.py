@@ -42,7 +42,7 @@ def check_exportable(calibration: Calibration) -> None:
 
 
 def check_savable(calibration: Calibration) -> None:
-    """Raise `ValueError` for a network that no registry names, or a map without variables."""
+    """Raise `ValueError` for an unregistered network, or without variables."""
     check_exportable(calibration)
     if isinstance(calibration, Flow) and calibration.unregistered is not None:
         name = calibration.unregistered

@@ -53,7 +53,7 @@ class WhitenedFlow(tf.Module):
 
     @property
     def unregistered(self) -> str | None:
-        """The name of the flow's network if no registry knows it, see `Glow`."""
+        """The name of a network that no registry knows, see `Glow`."""
         return self.flow.unregistered
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:
@@ -113,5 +113,5 @@ class WhitenedFlow(tf.Module):
         return x @ tf.cast(inverse, self.dtype) + variables["mean"]
 
 
-# A calibration with a density.
+# These calibrations have a density.
 Flow = Glow | WhitenedFlow

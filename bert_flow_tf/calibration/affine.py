@@ -144,7 +144,7 @@ class FullRankWhitening(AffineMethod):
 
 
 class Spectrum(NamedTuple):
-    """The mean [D], and the covariance's eigenvalues [D], descending, and vectors [D, D]."""
+    """Mean [D], and a covariance's eigenvalues [D], descending, and vectors."""
 
     mean: np.ndarray
     values: np.ndarray
@@ -187,10 +187,10 @@ def participation_ratio(variances: np.ndarray, rows: int, width: int) -> float:
 
 
 def affine_form(transformer: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return mean [D] and matrix [D, d] of a fitted transformer, None if it is not affine.
+    """Return a fitted transformer's mean [D] and matrix [D, d], or None.
 
-    A transformer of another library is affine if the images of zero and of the unit vectors
-    determine its images of the embeddings `x` [n, D].
+    It is None for one that is not affine. A transformer of another library is affine if the images
+    of zero and of the unit vectors determine its images of the embeddings `x` [n, D].
     """
     if isinstance(transformer, AffineMethod):
         return transformer.mean_, transformer.matrix_

@@ -128,11 +128,11 @@ class Calibrated(CalibratedEncoder):
         return self._calibrated("encode", sentences, options)
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return `encode`'s embeddings with the encoder's own prompt of a query, if it has one."""
+        """Return embeddings with the encoder's own prompt of queries, if any."""
         return self._calibrated("encode_query", sentences, options)
 
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return `encode`'s embeddings with the encoder's own prompt of a document, if any."""
+        """Return embeddings with the encoder's own prompt of documents, if any."""
         return self._calibrated("encode_document", sentences, options)
 
     def _calibrated(
@@ -360,7 +360,7 @@ def _encode(
     options: dict[str, Any] | None = None,
     method: str = "encode",
 ) -> np.ndarray:
-    """Return embeddings of a method of the encoder, or else of its `encode`, or of a function."""
+    """Return embeddings of an encoder's `method` or `encode`, or of a function."""
     texts = sentence_list(sentences)
     # A `SentenceTransformer` is callable too, on tensors.
     call: Any = getattr(encoder, method, getattr(encoder, "encode", encoder))

@@ -16,7 +16,7 @@ from bert_flow_tf.calibration.affine import (
 _MOST_DIRECTIONS = 30
 _MOST_OF_CHANNELS = 1 / 4
 _SOFTNESS_PER_DIRECTION = 1 / 40
-# Fewer rows tell too little about the directions.
+# Fewer rows say too little about the directions.
 _LEAST_ROWS = 100
 LEFT_UNCHANGED = "left as they are"
 

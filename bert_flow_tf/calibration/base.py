@@ -49,7 +49,7 @@ class CalibratedEncoder:
         """Raise `ArgumentError` for a method that does not fit the encoder."""
 
     def described(self) -> tuple[ModelRecord | None, str]:
-        """Return the encoder's record without a calibration, if it has one, and its words."""
+        """Return the record without a calibration, if any, and its words."""
         raise NotImplementedError
 
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
@@ -194,7 +194,7 @@ class CalibratedEncoder:
 
 
 def _checked(pairs: Pairs | None, metric: str | None) -> Pairs | None:
-    """Return checked pairs; raise `UserError` for others, or for a metric that does not fit."""
+    """Return checked pairs; raise `UserError` if pairs or metric do not fit."""
     if pairs is None:
         return None
     checked = checked_pairs(pairs)

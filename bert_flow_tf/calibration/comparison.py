@@ -45,7 +45,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
-    """The result of a comparison: a sequence of rows, whose `str` is a table.
+    """A comparison: a sequence of rows, whose `str` is a table.
 
     Attributes:
       model: without a calibration; None for an encoder of another library.
@@ -153,7 +153,7 @@ def recommend(rows: Sequence[Compared], pairs: int, metric: str = "spearman") ->
 
 
 def _by_auto(rows: Sequence[Compared]) -> str | None:
-    """Return what `auto` says: itself, or "none" if it changes nothing; None without it."""
+    """Return "auto", "none" if it changes nothing, or None without it."""
     auto = next((row for row in rows if row.method == "auto"), None)
     if auto is None:
         return None

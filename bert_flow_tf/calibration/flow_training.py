@@ -1,4 +1,4 @@
-"""Train the flow of a `fit`, on an array or on blocks of a folder."""
+"""Train the flow of a `fit`, on an array or on blocks."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_STEPS = 300
 _WARNED_STEPS = 100
 
-# A function from a random generator to blocks of embeddings [k, D], in a random order.
+# A function of this type takes a random generator and returns blocks of embeddings [k, D].
 Blocks = Callable[[np.random.Generator], Iterable[np.ndarray]]
 
 
@@ -43,7 +43,7 @@ def default_epochs(settings: FitSettings, rows: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Hooks:
-    """What a program adds to the training of a flow.
+    """Additions of a program to the training of a flow.
 
     Attributes:
       loss, callbacks: see `glow.FlowCalibrator`.
@@ -108,7 +108,10 @@ def train_flow(
 def train_flow_on_blocks(
     calibrator: "FlowCalibrator", blocks: Blocks, rows: int, show_progress_bar: bool | None
 ) -> TrainedFlow:
-    """Train on blocks that do not fit into memory together; `rows` is their total.
+    """Train on blocks that do not fit into memory together.
+
+    Args:
+      rows: number of rows in all blocks.
 
     Raises:
       UserError: the epochs have fewer rows than one step, or `FlowCalibrator.fit` fails.

@@ -71,7 +71,7 @@ class History:
 
 @dataclasses.dataclass(frozen=True)
 class HeldOut:
-    """Sentences, or rows of an array, that a calibration was not learned on.
+    """Sentences or rows that a calibration was not learned on.
 
     Attributes:
       sentences: None for rows of an array.
@@ -114,7 +114,7 @@ def measured_change(sides: Sides, held_out: HeldOut | None) -> Change | None:
 def measured_thresholds(
     sides: Sides, held_out: HeldOut | None
 ) -> tuple[Threshold, Threshold] | None:
-    """Return the thresholds on held-out sentences before and after; None for too few."""
+    """Return held-out sentences' thresholds before and after, or None for few."""
     if held_out is None or held_out.sentences is None:
         return None
     before = sides.before(held_out.embeddings)

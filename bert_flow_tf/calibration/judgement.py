@@ -90,7 +90,7 @@ class Judgement:
 
     @property
     def disagreement(self) -> str:
-        """The changes of measures that differ in sign, in words; "" if none do."""
+        """The changes, in words, if their signs differ, else ""."""
         changes = {name: 100 * one.change for name, one in self.measures.items()}
         # Less is nothing in the digits that are shown.
         signs = {np.sign(change) for change in changes.values() if abs(change) >= 0.005}
@@ -118,7 +118,7 @@ class Judgement:
 
 
 def checked_pairs(pairs: Any) -> Pairs:
-    """Return pairs; raise `UserError` for another shape, or scores that do not differ."""
+    """Return pairs; raise `UserError` for another shape or for equal scores."""
     try:
         a, b, scores = ([*side] for side in pairs)
         scores = [float(score) for score in scores]
@@ -192,7 +192,7 @@ def _measured(
     new: np.ndarray,
     gold: np.ndarray,
 ) -> Measured:
-    """Return a measure of old and new cosines, with its bootstrap interval over the pairs."""
+    """Return a measure of both sides' cosines, with a bootstrap over pairs."""
     rng = np.random.default_rng(0)
     differences = []
     for _ in range(_RESAMPLES):

@@ -44,7 +44,7 @@ _MOST_HELD_OUT = 1000
 _FEW_DIFFERENT = 100
 NO_HOOKS = Hooks()
 
-# A function from sentences, and the progress bar's `label`, to embeddings [n, D].
+# Such a function takes sentences and the progress bar's `label`, and returns embeddings [n, D].
 Encode = Callable[..., np.ndarray]
 Key = TypeVar("Key", str, bytes)
 
@@ -75,11 +75,12 @@ class Learned:
 
 
 def hold_out(keys: Sequence[Key], settings: FitSettings) -> tuple[list[int], list[int]]:
-    """Split rows into those to learn on and held-out ones; return their numbers.
+    """Split rows into those to learn on and held-out ones.
 
-    Hold out `dev_fraction` of the distinct keys, but at least 200 or a fifth of them, whichever is
-    fewer, and at most 1,000. Hold out nothing if it is 0, if they would be fewer than 10, or if
-    less than a batch would remain. A held-out key's repetitions are in neither list.
+    Return the numbers of both. Hold out `dev_fraction` of the distinct keys, but at least 200 or a
+    fifth of them, whichever is fewer, and at most 1,000. Hold out nothing if it is 0, if they would
+    be fewer than 10, or if less than a batch would remain. A held-out key's repetitions are in
+    neither list.
 
     Args:
       keys: the sentences, or the rows' bytes.
@@ -340,7 +341,7 @@ def _learn_map(method: Method, embeddings: np.ndarray) -> Learned:
 
 
 def _affine_map(method: Method, embeddings: np.ndarray) -> AffineMap | OwnCalibration:
-    """Fit a method's transformer; return it as an affine map if it is one."""
+    """Fit a method's transformer; return an affine map if it is one."""
     transformer = method.transformer
     width = embeddings.shape[1]
     with user_errors():
@@ -361,7 +362,7 @@ def _affine_map(method: Method, embeddings: np.ndarray) -> AffineMap | OwnCalibr
 def _learned_on_all(
     method: Method, learned: Learned, embeddings: np.ndarray, held_out: HeldOut | None
 ) -> Learned:
-    """Learn again on the held-out rows, too, where the method has no other use for them.
+    """Learn again, with the held-out rows, if training did not need them.
 
     A flow ends its training by them. What was learned without them is what they measured.
     """

@@ -66,7 +66,7 @@ DEFAULT_METHODS = ("auto", "whitening", "soft-whitening-0.1", "flow")
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A method of calibration: a transformer, a flow, or a flow behind a transformer.
+    """A method: a transformer, a flow, or a flow behind a transformer.
 
     Attributes:
       name: as in flags, records and tables.
@@ -82,7 +82,7 @@ class Method:
 
 
 def find_method(method: Any) -> Method:
-    """Return a method by its name, or of an object with `fit` and `transform`.
+    """Return a method by its name, or from an object with `fit`.
 
     Raises `ArgumentError` for another name or object.
     """

@@ -1,4 +1,4 @@
-"""A calibration by a transformer of another library that is no affine map."""
+"""A calibration by another library's transformer that is not affine."""
 
 from typing import Any
 

@@ -133,7 +133,7 @@ class Embedder:
         self.history_ = None
 
     def trainable(self, *, encoder: bool = False) -> TrainableModel:
-        """Return encoder and flow as a `tf_keras.Model`, for a training loop of one's own.
+        """Return encoder and flow as a `tf_keras.Model`, for an own loop.
 
         It shares this model's variables, so `encode`, `save` and `export` see what the loop
         changes. The record says that the training is unknown.

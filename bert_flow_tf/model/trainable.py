@@ -1,4 +1,4 @@
-"""Encoder and flow as one Keras model, for a training loop of one's own."""
+"""Encoder and flow as one Keras model, for an own training loop."""
 
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ class TrainableModel(tf_keras.Model):
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
-        """The flow's variables, and those of a trained encoder that an embedding depends on."""
+        """The flow's variables, and a trained encoder's that embeddings depend on."""
         encoder = self.encoder.pooled_variables if self._trains_encoder else []
         return [*encoder, *self.flow.trainable_variables]
 

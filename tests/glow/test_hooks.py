@@ -1,4 +1,4 @@
-"""A loss and Keras callbacks of one's own in the training of a flow."""
+"""Own losses and Keras callbacks in the training of a flow."""
 
 import numpy as np
 import pytest

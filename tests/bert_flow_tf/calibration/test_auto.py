@@ -8,7 +8,7 @@ from bert_flow_tf.calibration.methods import find_method
 
 
 def space(directions, rows=1000, width=384, seed=0):
-    """Return rows whose spread is that of so many equal directions, far from the origin."""
+    """Return rows that vary in so many directions, far from the origin."""
     rng = np.random.default_rng(seed)
     scale = np.where(np.arange(width) < directions, 1.0, 1e-3)
     rotation = np.linalg.qr(rng.normal(size=(width, width)))[0]

@@ -9,7 +9,7 @@ from tests.refusals import user_error
 
 
 def judged(before, after, scores, metric=None):
-    """Judge a map that changes the cosines of pairs from `before` to `after`."""
+    """Judge a map that changes pairs' cosines from `before` to `after`."""
     angles = np.arccos(np.stack([before, after]))
     a = np.tile([1.0, 0, 1, 0], (len(scores), 1))
     b = np.stack([np.cos(angles[0]), np.sin(angles[0]), np.cos(angles[1]), np.sin(angles[1])], 1)
