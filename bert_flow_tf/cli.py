@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from bert_flow_tf.code_files import VARIABLE, import_code
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries, suggest
 from bert_flow_tf.version import __version__
 
@@ -98,10 +99,18 @@ _SETTINGS["token_normalize_func"] = lambda name: (
 
 @click.group("bert-flow", cls=_Commands, epilog=_EXAMPLE, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name="bert-flow")
-def main() -> None:
+@click.option(
+    "--code",
+    metavar="FILE.py",
+    envvar=VARIABLE,
+    help="Import your own parts first, see docs/extend.md.",
+)
+def main(code: str | None) -> None:
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
     quiet_libraries()
     log_progress()
+    if code:
+        import_code(code)
 
 
 if __name__ == "__main__":

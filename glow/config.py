@@ -40,6 +40,8 @@ class GlowConfig:
       network: the couplings' network, "conv" or another key of `NETWORKS`.
       own: keys that only the coupling's class or the network's function takes, as keywords. In a
         file they stand beside the others.
+      code: the paths, `module:name`, of a coupling and a network of one's own by their names, so
+        that whoever loads the configuration learns which code is missing.
 
     Raises:
       ValueError: a value has the wrong type or is out of its range; the message names its key.
@@ -59,6 +61,7 @@ class GlowConfig:
     coupling_residual: bool = False
     network: str = "conv"
     own: dict[str, bool | int | float | str] = dataclasses.field(default_factory=dict, hash=False)
+    code: dict[str, str] = dataclasses.field(default_factory=dict, hash=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(GlowConfig, include_extras=True).items():
@@ -72,16 +75,20 @@ class GlowConfig:
                     else str(error).lower()
                 )
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
+        code = {}
         for name, known, kind in (
             ("coupling", COUPLINGS, "Class"),
             ("network", NETWORKS, "function"),
         ):
-            if (value := getattr(self, name)) not in known:
-                register = f"glow.config.{name.upper()}S[{value!r}] = 'module:{kind}'"
+            value = getattr(self, name)
+            if value not in known:
                 raise ValueError(
-                    f"{name}: found {value!r}, expected one of {', '.join(known)}; one of your own "
-                    f"is registered before: {register}"
+                    f"{name}: found {value!r}, expected one of {', '.join(known)}; "
+                    f"{_missing(name, value, kind, self.code.get(value))}"
                 )
+            if not known[value].startswith("glow.coupling:"):
+                code[value] = known[value]
+        object.__setattr__(self, "code", code)
         if self.own and (unknown := sorted(self.own.keys() - self.own_keys())):
             keys = sorted(self._keys() | self.own_keys())
             raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(keys)}")
@@ -106,8 +113,9 @@ class GlowConfig:
             known = {key: value for key, value in values.items() if key in cls._keys()}
             # `to_dict` writes the coupling's own keys under `own`.
             own = values.get("own", {})
-            rest = {key: values[key] for key in values.keys() - {"own", *known}}
-            return cls(**known, own=own | rest if isinstance(own, dict) else own)
+            code = values.get("code", {})
+            rest = {key: values[key] for key in values.keys() - {"own", "code", *known}}
+            return cls(**known, own=own | rest if isinstance(own, dict) else own, code=code)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: invalid flow config: {getattr(error, 'strerror', error)}"
@@ -135,7 +143,7 @@ class GlowConfig:
     @classmethod
     def _keys(cls) -> set[str]:
         """Return a file's possible keys with the library's own couplings."""
-        return {field.name for field in dataclasses.fields(cls)} - {"own"}
+        return {field.name for field in dataclasses.fields(cls)} - {"own", "code"}
 
     def own_keys(self) -> set[str]:
         """Return the keywords of the coupling's class and the network's function."""
@@ -151,9 +159,19 @@ class GlowConfig:
         values = dataclasses.asdict(self)
         if self.network == "conv":
             del values["network"]
-        if not self.own:
-            del values["own"]
+        for name in ("own", "code"):
+            if not values[name]:
+                del values[name]
         return values
+
+
+def _missing(name: str, value: str, kind: str, path: str | None) -> str:
+    """Return what to do about a part that no registry has."""
+    if path is None:
+        register = f"glow.config.{name.upper()}S[{value!r}] = 'module:{kind}'"
+        return f"one of your own is registered before: {register}"
+    module = path.partition(":")[0]
+    return f"{path} registered it, so import {module} first, or give --code {module}.py"
 
 
 def _own_keywords(path: str) -> set[str]:

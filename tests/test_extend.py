@@ -18,6 +18,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.calibration import methods
 from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder import pooling, source
 from bert_flow_tf.encoder.convert import hugging_face
@@ -32,8 +33,8 @@ from tests.refusals import succeeds
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
-_TABLES = config.COUPLINGS, pooling.POOLINGS, tasks.TASKS, hugging_face.FAMILIES
-_PARTS = ("coupling", "pooling", "task", "family", "command line")
+_TABLES = config.COUPLINGS, pooling.POOLINGS, tasks.TASKS, hugging_face.FAMILIES, methods.METHODS
+_PARTS = ("coupling", "pooling", "task", "family", "method", "training")
 
 
 def write_example_files():
@@ -92,20 +93,27 @@ def workplace(documented_encoder_dir, tmp_path_factory):
 
 
 def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder_dir):
-    commands = [shlex.split(line) for line in _SNIPPETS["use"].splitlines()]
-    assert [command[:2] for command in commands] == [["python", "my_extensions.py"]] * 3
-    for _, _, *arguments in commands[:2]:
+    lines = [shlex.split(line) for line in _SNIPPETS["use"].splitlines()]
+    assert lines[0] == ["export", "BERT_FLOW_CODE=my_extensions.py"]
+    for command, *arguments in lines[1:3]:
+        assert command == "bert-flow"
         succeeds(*arguments)
-    # In a process of its own, whose __main__ the file is, and which loads what the other one saved.
+    # In a process of its own, which loads what the other one saved.
     environment = os.environ | {"PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [sys.executable, *commands[2][1:]],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = [sys.executable, "-m", "bert_flow_tf.cli"]
+
+    def run(arguments, **variables):
+        return subprocess.run(
+            [*program, *arguments], env=environment | variables, capture_output=True, text=True
+        )
+
+    done = run(lines[3][1:])
     assert done.returncode == 0 and "error" not in done.stderr, done.stderr
+    assert run(lines[3][3:], BERT_FLOW_CODE="my_extensions.py").stdout == done.stdout
+    without = run(["encode", "--model", "my_electra", "--input", "sentences.txt", "--out", "x.npy"])
+    assert without.returncode == 2
+    assert "my_extensions:TanhCoupling registered it" in without.stderr
+    assert "or give --code my_extensions.py" in without.stderr
     assert re.search(r"  HEADLINES  test   Spearman    266 ", done.stdout), done.stdout
     fitted = BertFlow.from_pretrained("my_electra")
     assert {type(bijectors[-1]).__name__ for bijectors in fitted.flow.levels} == {"TanhCoupling"}
@@ -121,6 +129,21 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
     np.testing.assert_allclose(
         found, [tf.reduce_max(one[0], axis=0) for one in states], rtol=0, atol=1e-5
     )
+
+
+def test_the_loss_and_the_method_of_the_page_are_used(workplace):
+    model = BertFlow.from_hub("encoders/electra", max_seq_length=16)
+    sentences = (workplace / "sentences.txt").read_text().splitlines()
+    shrinking = sys.modules["my_extensions"].shrinking_loss
+    latents = [
+        np.mean(model.fit(sentences, epochs=20, loss=loss).encode(sentences) ** 2)
+        for loss in (None, shrinking)
+    ]
+    assert latents[1] < latents[0]
+    model.fit(sentences, method="pca-4")
+    assert np.flatnonzero(model.encode(sentences).any(axis=0)).tolist() == [0, 1, 2, 3]
+    again = BertFlow.from_pretrained(model.save(workplace / "pca"))
+    np.testing.assert_array_equal(again.encode(sentences[:9]), model.encode(sentences[:9]))
 
 
 def test_the_coupling_of_the_page_is_a_bijector(workplace):

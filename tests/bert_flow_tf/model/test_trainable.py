@@ -1,0 +1,76 @@
+"""A training loop of one's own changes the model that it came from."""
+
+import pathlib
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_flow_tf import BertFlow
+from glow import Glow, GlowConfig
+from tests.refusals import user_error
+
+ROOT = pathlib.Path(__file__).parents[3]
+TEXTS = [f"w{i} w{j}" for i in range(12) for j in range(10)]
+train = runpy.run_path(str(ROOT / "examples" / "own_loop.py"))["train"]
+
+
+@pytest.fixture
+def model(tiny_encoder_dir):
+    made = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    made.flow = Glow(GlowConfig(n_levels=2, depth=1), made.embedding_size, seed=0)
+    return made
+
+
+def test_the_example_lowers_the_loss_and_encode_save_and_pretrained_see_it(model, tmp_path):
+    before = model.encode(TEXTS)
+    pooled = model.encode_pooled(TEXTS)
+    losses = train(model, TEXTS, steps=60, learning_rate=3e-3)
+    assert np.mean(losses[-10:]) < np.mean(losses[:10])
+    found = model.encode(TEXTS)
+    assert np.abs(found - before).max() > 0.1
+    assert np.abs(model.encode_pooled(TEXTS) - pooled).max() > 0.01
+    network = model.trainable()
+    np.testing.assert_allclose(network(TEXTS)["embeddings"], found, rtol=0, atol=1e-4)
+    loss = network(TEXTS)["bits_per_dim"]
+    np.testing.assert_allclose(loss, model.bits_per_dim(TEXTS), rtol=0, atol=1e-4)
+    again = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
+    # A loaded flow is folded, which changes the order of its operations.
+    np.testing.assert_allclose(again.encode(TEXTS), found, rtol=0, atol=1e-5)
+    assert again.record.encoder.fine_tuning is not None
+    assert again.record.flow.verdict is None
+
+
+def test_without_the_encoder_only_the_flow_is_trained(model):
+    pooled = model.encode_pooled(TEXTS)
+    network = model.trainable()
+    assert {id(one) for one in network.trainable_variables} == {
+        id(one) for one in model.flow.trainable_variables
+    }
+    for variable in network.trainable_variables:
+        variable.assign_add(0.1 * np.ones(variable.shape))
+    np.testing.assert_array_equal(model.encode_pooled(TEXTS), pooled)
+    np.testing.assert_allclose(network(TEXTS)["embeddings"], model.encode(TEXTS), atol=1e-4)
+
+
+def test_a_flow_behind_a_whitening_keeps_its_whitening(tiny_encoder_dir):
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    model.fit(TEXTS, method="whitened-flow", batch_size=16)
+    whitening = model.flow.variables_by_path["whitening/matrix"].numpy()
+    train(model, TEXTS, steps=3)
+    np.testing.assert_array_equal(model.flow.variables_by_path["whitening/matrix"], whitening)
+
+
+def test_a_model_without_a_flow_is_named(tiny_encoder_dir):
+    with user_error("trainable: found a model without a flow"):
+        BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).trainable()
+
+
+def test_the_example_runs(demo_dir, tmp_path):
+    command = [sys.executable, ROOT / "examples" / "own_loop.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "bits per dimension; saved: own_loop" in done.stdout
+    assert BertFlow.from_pretrained(tmp_path / "own_loop").record.flow is not None
