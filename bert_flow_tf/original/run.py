@@ -21,13 +21,13 @@ from bert_flow_tf.original.records import Predictions
 from bert_flow_tf.original.scoring import Trained, evaluate, prediction_lines
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
-from bert_flow_tf.original.train import Trainer, compiled_model, new_batches
+from bert_flow_tf.original.train import compiled_model, new_batches, train_steps
 from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training, made_by
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.devices import Workers, configure_devices
 from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, model_at, read_config
-from bert_flow_tf.training.resumable import Stages
-from bert_flow_tf.training.run_folder import check_run, differences, run_step, start_run
+from bert_flow_tf.training.resumable import ResumableRun, Stages
+from bert_flow_tf.training.run_folder import KEEP_CHECKPOINT_MAX, differences, run_step
 
 
 class Run:
@@ -58,15 +58,6 @@ class Run:
         assert self._folder is not None, "only SentEval scores a checkpoint without a run"
         return self._folder
 
-    def check(self, config: RunConfig) -> bool:
-        """Return True to resume the run, False to start it; see `training.run_folder.check_run`."""
-        missing = [
-            path
-            for name in self.settings.scoring.files
-            if not (path := self.folder / name).exists()
-        ]
-        return check_run(self.folder, config, self.settings.overwrite, missing)
-
     def train(self) -> Trained:
         """Train or resume the run.
 
@@ -76,51 +67,68 @@ class Run:
           KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
         """
         with self.workers.noticing_lost_worker():
-            return self._train(Stages())
+            return self._train_or_resume(Stages())
 
-    def _train(self, stages: Stages) -> Trained:
-        settings, training, is_chief = self.settings, self.settings.training, self.workers.is_chief
-        source = resolve_run_encoder(**settings.model.encoder_arguments)
-        tokenizer, length = source.tokenizer(), settings.model.max_seq_length
-        labelled = settings.losses.num_examples
+    def _train_or_resume(self, stages: Stages) -> Trained:
+        training = self.settings.training
+        source = resolve_run_encoder(**self.settings.model.encoder_arguments)
+        tokenizer = source.tokenizer()
         found, count = pairs.read_training_data(
-            settings.data, tokenizer, length, labelled, training.seed
+            self.settings.data,
+            tokenizer,
+            self.settings.model.max_seq_length,
+            self.settings.losses.num_examples,
+            training.seed,
         )
-        config, total = (
-            self.config(source, count, pairs.fingerprint(found)),
-            training.total_steps(count),
+        config = self.config(source, count, pairs.fingerprint(found))
+        run = ResumableRun(
+            self.folder, config, self.workers, stages, overwrite=self.settings.overwrite
         )
-        resumed = is_chief and self.check(config)
-        with self.workers.strategy.scope():
-            model = compiled_model(
-                source, config, settings.model.init_checkpoint, settings.losses, training, total
-            )
-        if is_chief and not resumed:
-            start_run(self.folder, config, settings.overwrite, RESULT)
-        trainer = Trainer(self.folder, config, model, training, self.workers)
-        cache_dir = settings.model.cached_dir or self.folder
-        stages.end("load")
+        model = self._opened_model(run, source, training.total_steps(count))
+        cache_dir = self.settings.model.cached_dir or self.folder
         trained = self._trained(
-            model, trainer.record, trainer.step, None if config.encoder_trained else cache_dir
+            model, config.model, run.step, None if config.encoder_trained else cache_dir
         )
-        if not trainer.is_finished():
+        if not run.is_finished():
             order = functools.partial(
                 pairs.ordered, len(found.labels), training.train_batch_size, training.seed
             )
             batches = new_batches(
-                model, tokenizer, found, order, settings.model, training, cache_dir
+                model, tokenizer, found, order, self.settings.model, training, cache_dir
             )
             if training.cache_embeddings:
                 stages.end("embed")
-            trainer.begin(batches)
-            size = training.train_batch_size
-            logging.info(
-                "***** Running training *****\n  %d examples, %d steps of %d", count, total, size
+            train_steps(run, model, batches, training, count, lambda: self.dev_score(trained))
+            run.finish()
+        # Only the chief knows the checkpoint; it alone evaluates and predicts.
+        checkpoint = run.last_checkpoint
+        record = model_at(config, checkpoint) if checkpoint else config.model
+        return trained._replace(record=record, step=run.step)
+
+    def _opened_model(
+        self, run: ResumableRun, source: EncoderSource, total_steps: int
+    ) -> SiameseBertFlow:
+        """Check and open the run; return its model at the last checkpoint."""
+        settings = self.settings
+        missing = [self.folder / name for name in settings.scoring.files]
+        run.check([path for path in missing if not path.exists()])
+        with self.workers.strategy.scope():
+            model = compiled_model(
+                source,
+                run.config,
+                settings.model.init_checkpoint,
+                settings.losses,
+                settings.training,
+                total_steps,
             )
-            trainer.fit(total, max(1, count // size), lambda: self.dev_score(trained))
-            stages.end("train")
-            trainer.finish(stages)
-        return trained._replace(record=trainer.record, step=trainer.step)
+        run.open(
+            kept=KEEP_CHECKPOINT_MAX,
+            replaced=RESULT,
+            optimizer=model.optimizer,
+            flow_optimizer=model.flow_optimizer,
+            **build.checkpoint_parts(model, run.config.encoder_trained),
+        )
+        return model
 
     def load(self, checkpoint_name: str | None = None) -> Trained:
         """Load a checkpoint, by default the latest, or an untrained encoder.
