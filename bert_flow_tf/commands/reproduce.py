@@ -11,6 +11,7 @@ from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import output_folder
+from bert_flow_tf.files.reading import check_local
 from bert_flow_tf.original.paper import PRESETS
 from bert_flow_tf.original.records import REPRODUCTION_FILE, Reproduction
 from bert_flow_tf.records import made_by
@@ -76,6 +77,7 @@ def reproduce(
     Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16, whose flow learns on
     their scored pairs. After an interruption, repeat the command to resume.
     """
+    check_local(out, "--out")
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     for name in ("bert_hub", "preprocess_hub"):
         check_handle(encoder[name], name)
@@ -84,14 +86,14 @@ def reproduce(
     from bert_flow_tf.data.scored_tasks import read_task
     from bert_flow_tf.data.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
     from bert_flow_tf.files.json_files import read_json
-    from bert_flow_tf.original.recipe import read_environment, run_stages, seed_runs
+    from bert_flow_tf.original.recipe import Recipe, run_stages, seed_runs
     from bert_flow_tf.original.reports import scores_table
 
-    environ = {name.upper(): value for name, value in encoder.items() if value}
-    environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
     # Read the gold scores now; otherwise a mistake in them would show up after hours.
     tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
-    recipe = read_environment(environ, tasks[0])
+    recipe = Recipe.of(
+        tasks[0], glue_dir=glue_dir, output_dir=out, seed=seeds[0], with_nli=nli, **encoder
+    )
     folders = {task.name: pathlib.Path(task.source) for task in tasks}
     for task in tasks:
         if task.name in SUBSETS:

@@ -123,6 +123,7 @@ def read_split(task: Task, data_dir: str | os.PathLike, split: str) -> Examples:
     `data_dir` is the task's folder; for ALLNLI, any folder beside `MNLI` and `SNLI`.
     """
     layout = task.files[split]
+    check_task_folder(task, data_dir)
     path = task_folder(task, data_dir) / layout.name
     return task.parse(read_rows(path), path, layout)
 
@@ -160,10 +161,15 @@ def gold_scores(task: Task, glue_dir: str | os.PathLike, split: str) -> np.ndarr
     return read_split(task, pathlib.Path(glue_dir, task.directory), name).labels
 
 
+def check_task_folder(task: Task, data_dir: str | os.PathLike) -> None:
+    """Raise `UserError` if a task's folder is missing."""
+    folder = task_folder(task, data_dir)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
+
+
 def task_folder(task: Task, data_dir: str | os.PathLike) -> pathlib.Path:
     folder = pathlib.Path(data_dir)
     if task.sibling is not None:
         folder = folder.parent / task.sibling
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
     return folder

@@ -21,7 +21,7 @@ from bert_flow_tf.original.start import train_and_score
 from bert_flow_tf.settings import flag_fields
 
 if TYPE_CHECKING:
-    from bert_flow_tf.original.scoring import Trained
+    from bert_flow_tf.original.scoring import PairScorer
 
 _DEFINE = {
     int: flags.DEFINE_integer,
@@ -52,7 +52,7 @@ def run(settings: RunSettings) -> None:
     if not settings.scores_checkpoint_alone:
         path = settings.output_dir / EVALUATION_FILE
         output_file(path, overwrite=settings.overwrite, flag=str(path))
-    train_and_score(settings, lambda trained: _write_senteval(path, trained, tasks))
+    train_and_score(settings, lambda scorer: _write_senteval(path, scorer, tasks))
 
 
 def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
@@ -66,17 +66,17 @@ def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
 
 
 def _write_senteval(
-    path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask]
+    path: pathlib.Path | None, scorer: "PairScorer", tasks: Sequence[ScoredTask]
 ) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.model.scoring import scores_of
 
     model = BertFlow(
-        trained.model.encoder,
-        trained.model.flow,
-        trained.model.encoder.source,
-        record=trained.record,
+        scorer.model.encoder,
+        scorer.model.flow,
+        scorer.model.encoder.source,
+        record=scorer.record,
     )
     results = scores_of("run_siamese", model, tasks)
     print(scores_table(results).to_text())

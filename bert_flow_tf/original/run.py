@@ -18,7 +18,7 @@ from bert_flow_tf.original import build, pairs, provenance
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
 from bert_flow_tf.original.folder import DEV_RESULTS_FILE, RESULT, write_result
 from bert_flow_tf.original.records import Predictions
-from bert_flow_tf.original.scoring import Trained, evaluate, prediction_lines
+from bert_flow_tf.original.scoring import PairScorer, evaluate, prediction_lines
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.original.train import compiled_model, new_batches, train_steps
@@ -58,7 +58,7 @@ class Run:
         assert self._folder is not None, "only SentEval scores a checkpoint without a run"
         return self._folder
 
-    def train(self) -> Trained:
+    def train(self) -> PairScorer:
         """Train or resume the run.
 
         Raises:
@@ -69,7 +69,7 @@ class Run:
         with self.workers.noticing_lost_worker():
             return self._train_or_resume(Stages())
 
-    def _train_or_resume(self, stages: Stages) -> Trained:
+    def _train_or_resume(self, stages: Stages) -> PairScorer:
         training = self.settings.training
         source = resolve_run_encoder(**self.settings.model.encoder_arguments)
         tokenizer = source.tokenizer()
@@ -86,7 +86,7 @@ class Run:
         )
         model = self._opened_model(run, source, training.total_steps(count))
         cache_dir = self.settings.model.cached_dir or self.folder
-        trained = self._trained(
+        scorer = self._scorer(
             model, config.model, run.step, None if config.encoder_trained else cache_dir
         )
         if not run.is_finished():
@@ -98,12 +98,12 @@ class Run:
             )
             if training.cache_embeddings:
                 stages.end("embed")
-            train_steps(run, model, batches, training, count, lambda: self.dev_score(trained))
+            train_steps(run, model, batches, training, count, lambda: self.dev_score(scorer))
             run.finish()
         # Only the chief knows the checkpoint; it alone evaluates and predicts.
         checkpoint = run.last_checkpoint
         record = model_at(config, checkpoint) if checkpoint else config.model
-        return trained._replace(record=record, step=run.step)
+        return scorer._replace(record=record, step=run.step)
 
     def _opened_model(
         self, run: ResumableRun, source: EncoderSource, total_steps: int
@@ -130,7 +130,7 @@ class Run:
         )
         return model
 
-    def load(self, checkpoint_name: str | None = None) -> Trained:
+    def load(self, checkpoint_name: str | None = None) -> PairScorer:
         """Load a checkpoint, by default the latest, or an untrained encoder.
 
         Raises:
@@ -164,39 +164,39 @@ class Run:
             if checkpoint
             else (config.model, 0)
         )
-        return self._trained(
+        return self._scorer(
             model, record, step, None if config.encoder_trained else self.settings.model.cached_dir
         )
 
-    def evaluate(self, trained: Trained) -> None:
+    def evaluate(self, scorer: PairScorer) -> None:
         """Evaluate on dev and write `eval_results.txt`, one `name = value` per line."""
-        results = self.evaluated(trained) | {"global_step": trained.step}
+        results = self.evaluated(scorer) | {"global_step": scorer.step}
         text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
         logging.info("***** Eval results *****\n%s", text)
         write_result(self.folder / DEV_RESULTS_FILE, text, self.settings.overwrite)
 
-    def predict(self, trained: Trained) -> None:
+    def predict(self, scorer: PairScorer) -> None:
         """Write a cosine per pair or, with `predict_pool`, both embeddings as JSON."""
         scoring, task = self.settings.scoring, self.task
         if scoring.eval_checkpoint_name:
-            trained = self.load(scoring.eval_checkpoint_name)
+            scorer = self.load(scoring.eval_checkpoint_name)
         splits = scoring.prediction_splits
         examples = concatenate(
             [read_split(task, self.settings.data.data_dir, split) for split in splits]
         )
-        lines = prediction_lines(trained.outputs(examples, task), scoring.predict_pool)
+        lines = prediction_lines(scorer.outputs(examples, task), scoring.predict_pool)
         made, count = made_by("run_siamese"), len(examples)
         record = Predictions(
-            made_by=made, model=trained.record, task=task.name, splits=list(splits), pairs=count
+            made_by=made, model=scorer.record, task=task.name, splits=list(splits), pairs=count
         )
         path = self.folder / scoring.prediction_file
         write_result(path, "".join(f"{line}\n" for line in lines), self.settings.overwrite, record)
         logging.info("%d pairs to %s", len(lines), path)
 
-    def dev_score(self, trained: Trained) -> float:
+    def dev_score(self, scorer: PairScorer) -> float:
         """Return the score on dev by which `--early_stopping` decides."""
         return float(
-            self.evaluated(trained)["eval_pearsonr" if self.task.is_regression else "eval_accuracy"]
+            self.evaluated(scorer)["eval_pearsonr" if self.task.is_regression else "eval_accuracy"]
         )
 
     def config(
@@ -258,17 +258,17 @@ class Run:
     def _num_labels(self) -> int | None:
         return None if self.task.is_regression else len(self.task.label_names)
 
-    def _trained(
+    def _scorer(
         self, model: SiameseBertFlow, record: ModelRecord, step: int, cache_dir: AnyPath | None
-    ) -> Trained:
+    ) -> PairScorer:
         settings = self.settings.model
-        return Trained(
+        return PairScorer(
             model, record, step, settings.max_seq_length, settings.pad_to_max_seq_length, cache_dir
         )
 
-    def evaluated(self, trained: Trained) -> dict[str, np.float32]:
+    def evaluated(self, scorer: PairScorer) -> dict[str, np.float32]:
         dev = read_split(self.task, self.settings.data.data_dir, "dev")
-        return evaluate(trained, self.task, dev, self.settings.scoring)
+        return evaluate(scorer, self.task, dev, self.settings.scoring)
 
     def _untrained_encoder(self) -> EncoderSource:
         if self._folder and (checkpoints := sorted(self._folder.glob("*.index"))):

@@ -15,7 +15,7 @@ from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.original.build import build_model, load_init_checkpoint
 from bert_flow_tf.original.cache import cached_embeddings
-from bert_flow_tf.original.pairs import Pairs, embedded_batches, token_batches
+from bert_flow_tf.original.pairs import TokenizedPairs, embedded_batches, token_batches
 from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.training import callbacks
@@ -84,7 +84,7 @@ def train_steps(
 def new_batches(
     model: SiameseBertFlow,
     tokenizer: Tokenizer,
-    pairs: Pairs,
+    pairs: TokenizedPairs,
     order: Callable[[], tf.data.Dataset],
     settings: ModelSettings,
     training: TrainingSettings,

@@ -209,6 +209,7 @@ def test_a_failed_stage_or_a_slip_leaves_no_results(workplace):
         "--tasks=qqp": "--tasks",
         "--tasks=sickr": "SICK-R",
         "--out=/proc/none": "--out=/proc/none",
+        "--out=gs://bucket/exp": "--out: found an address",
         "--bert_premodels=x": "--bert_premodels",
         "--bert_hub=": "--bert_hub",
     }.items():

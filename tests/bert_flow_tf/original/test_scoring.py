@@ -36,7 +36,7 @@ def make_run(tiny_source, tmp_path_factory):
         key = (config.model.low_dim, config.num_labels, config.model.flow is None)
         if key not in models:
             models[key] = build_model(tiny_source, config.model, num_labels=config.num_labels)
-        return run, scoring.Trained(models[key], config.model, 12, 12)
+        return run, scoring.PairScorer(models[key], config.model, 12, 12)
 
     return make
 
@@ -83,7 +83,7 @@ def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monk
     }
     values |= {"example_loss": [third, tiny, 0.5], "flow_example_loss": [1.5, -1, 1e6]}
     outputs = {name: np.array(rows, np.float32) for name, rows in values.items()}
-    monkeypatch.setattr(scoring.Trained, "outputs", lambda *_: outputs)
+    monkeypatch.setattr(scoring.PairScorer, "outputs", lambda *_: outputs)
     for pooled in (False, True):
         changes = {
             "data_dir": str(tmp_path),
