@@ -146,5 +146,5 @@ def reproduce(
         seeds=sorted(seeds),
         tasks=results,
     )
-    click.echo(f"\n{scores_table(record).to_text()}")
+    click.echo(f"\n{scores_table(record, explain_paper=True).to_text()}")
     write_results(path, record)

@@ -7,7 +7,7 @@ because its test labels are not public).
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bert_flow_tf.data import senteval, tasks
 from bert_flow_tf.data.pair_files import Examples
@@ -94,10 +94,34 @@ def read_task(
     return ScoredTask(key, task_title(task.name), task.metric, split, source, subsets)
 
 
+def splits_as_task(
+    task: tasks.Task, folder: str | os.PathLike, splits: Sequence[str]
+) -> ScoredTask:
+    """Return splits of a task's own folder as one task.
+
+    Raises:
+      UserError: a split has no gold scores.
+    """
+    pairs = tasks.concatenate([read_scored_split_in(task, folder, split) for split in splits])
+    key = task_key(task.name)
+    return ScoredTask(
+        name=key,
+        title=task_title(task.name),
+        metric=task.metric,
+        split=", ".join(splits),
+        source=os.fspath(folder),
+        subsets={key: pairs},
+    )
+
+
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str) -> Examples:
     """Read a split's pairs with their gold scores, float64 [n]."""
-    gold = tasks.gold_scores(task, glue_dir, split)
-    folder = pathlib.Path(glue_dir) / task.directory
+    return read_scored_split_in(task, pathlib.Path(glue_dir, task.directory), split)
+
+
+def read_scored_split_in(task: tasks.Task, folder: str | os.PathLike, split: str) -> Examples:
+    """Read a split's pairs and gold scores from a task's own folder."""
+    gold = tasks.gold_scores_in(task, folder, split)
     examples = tasks.read_split(task, folder, split)
     if len(gold) != len(examples):
         raise UserError(

@@ -153,12 +153,17 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 def gold_scores(task: Task, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
     """Read the gold scores of a split, float64 [n], in file order."""
+    return gold_scores_in(task, pathlib.Path(glue_dir, task.directory), split)
+
+
+def gold_scores_in(task: Task, data_dir: str | os.PathLike, split: str) -> np.ndarray:
+    """Read the gold scores from a task's own folder."""
     name = "gold" if split == "test" else split
     if not task.is_regression or name not in task.files or task.files[name].label_column is None:
         raise UserError(
             f"{task.name} has no gold scores for its {split} split; use another split or task"
         )
-    return read_split(task, pathlib.Path(glue_dir, task.directory), name).labels
+    return read_split(task, data_dir, name).labels
 
 
 def check_task_folder(task: Task, data_dir: str | os.PathLike) -> None:

@@ -79,7 +79,7 @@ def _write_senteval(
         record=scorer.record,
     )
     results = scores_of("run_siamese", model, tasks)
-    print(scores_table(results).to_text())
+    print(scores_table(results, explain_paper=True).to_text())
     if path:
         write_json(path, results)
 

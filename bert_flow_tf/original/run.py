@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,9 +10,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_flow_tf.data.scored_tasks import splits_as_task
 from bert_flow_tf.data.tasks import concatenate, get_task, read_split
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.protocols import TaskScores, score_task
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
 from bert_flow_tf.original import build, pairs, provenance
@@ -184,14 +187,28 @@ class Run:
         examples = concatenate(
             [read_split(task, self.settings.data.data_dir, split) for split in splits]
         )
-        lines = prediction_lines(scorer.outputs(examples, task), scoring.predict_pool)
-        made, count = made_by("run_siamese"), len(examples)
+        outputs = scorer.outputs(examples, task)
+        lines = prediction_lines(outputs, scoring.predict_pool)
         record = Predictions(
-            made_by=made, model=scorer.record, task=task.name, splits=list(splits), pairs=count
+            made_by=made_by("run_siamese"),
+            model=scorer.record,
+            task=task.name,
+            splits=list(splits),
+            pairs=len(examples),
+            scores=self._scores(outputs["cos_similarity"], splits),
         )
         path = self.folder / scoring.prediction_file
         write_result(path, "".join(f"{line}\n" for line in lines), self.settings.overwrite, record)
         logging.info("%d pairs to %s", len(lines), path)
+
+    def _scores(self, cosines: np.ndarray, splits: Sequence[str]) -> TaskScores | None:
+        """Return the scores of cosines, or None without gold scores."""
+        try:
+            task = splits_as_task(self.task, self.settings.data.data_dir, splits)
+            return score_task(task, [cosines])
+        except UserError as error:
+            logging.info("Predictions are not scored: %s", error)
+            return None
 
     def dev_score(self, scorer: PairScorer) -> float:
         """Return the score on dev by which `--early_stopping` decides."""
