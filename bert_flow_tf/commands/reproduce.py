@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
+from bert_flow_tf.commands.options import (
+    SENTEVAL_OPTION,
+    check_one_of,
+    name_list,
+    seed_list,
+    task_list,
+)
 from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
@@ -46,7 +52,7 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 @click.option(
     "--tasks",
     "names",
-    callback=name_list(_TASKS),
+    callback=task_list(_TASKS),
     default="stsb",
     metavar="LIST",
     help="Tasks, see above.",
@@ -83,14 +89,15 @@ def reproduce(
         check_handle(encoder[name], name)
     path = pathlib.Path(out, REPRODUCTION_FILE)
     lock_output(path, f"--out={out}")
-    from bert_flow_tf.data.scored_tasks import read_task
+    from bert_flow_tf.data.scored_tasks import read_tasks
     from bert_flow_tf.data.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
     from bert_flow_tf.files.json_files import read_json
     from bert_flow_tf.original.recipe import Recipe, run_stages, seed_runs
     from bert_flow_tf.original.reports import scores_table
 
     # Read the gold scores now; otherwise a mistake in them would show up after hours.
-    tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
+    read = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
+    tasks = read.tasks
     recipe = Recipe.of(
         tasks[0], glue_dir=glue_dir, output_dir=out, seed=seeds[0], with_nli=nli, **encoder
     )
@@ -148,3 +155,4 @@ def reproduce(
     )
     click.echo(f"\n{scores_table(record, explain_paper=True).to_text()}")
     write_results(path, record)
+    read.check_complete()

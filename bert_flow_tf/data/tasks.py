@@ -15,7 +15,7 @@ The published numbers depend on some quirks of the original, so they are kept:
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,11 +110,27 @@ _TASKS = (
 TASKS = {task.name: task for task in _TASKS}
 
 
-def get_task(name: str) -> Task:
-    if name.lower() not in TASKS:
-        known = f"{', '.join(TASKS)}{suggest(name, TASKS)}"
-        raise ArgumentError(f"task_name: unknown task {name!r}, expected one of {known}")
-    return TASKS[name.lower()]
+def task_key(name: str) -> str:
+    """Return what all spellings of a task share."""
+    return name.lower().replace("-", "").removesuffix("regression")
+
+
+def known_task(name: str, known: Collection[str], argument: str) -> str:
+    """Return the known task that a name spells.
+
+    Raises:
+      ArgumentError: no known task has this name; the message begins with `argument`.
+    """
+    for one in known:
+        if task_key(one) == task_key(name):
+            return one
+    expected = f"{', '.join(known)}{suggest(name, known)}"
+    raise ArgumentError(f"{argument}: unknown task {name!r}, expected one of {expected}")
+
+
+def get_task(name: str, argument: str = "task_name") -> Task:
+    """Return a task by name; case and hyphens do not matter."""
+    return TASKS[known_task(name, TASKS, argument)]
 
 
 def read_split(task: Task, data_dir: str | os.PathLike, split: str) -> Examples:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from bert_flow_tf.data import senteval
-from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
+from bert_flow_tf.data.scored_tasks import ScoredTask, read_tasks
+from bert_flow_tf.data.tasks import known_task
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import output_file
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.original.reports import scores_table
-from bert_flow_tf.original.settings import RunSettings, ScoringSettings
+from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import train_and_score
 from bert_flow_tf.settings import flag_fields
 
@@ -48,21 +49,16 @@ def run(settings: RunSettings) -> None:
     if not scoring.do_senteval:
         train_and_score(settings)
         return
-    tasks = _senteval_tasks(scoring)
+    names = [
+        known_task(name.strip(), senteval.TASKS, "senteval_tasks")
+        for name in scoring.senteval_tasks.split(",")
+    ]
+    read = read_tasks(names, senteval_dir=scoring.senteval_dir)
     if not settings.scores_checkpoint_alone:
         path = settings.output_dir / EVALUATION_FILE
         output_file(path, overwrite=settings.overwrite, flag=str(path))
-    train_and_score(settings, lambda scorer: _write_senteval(path, scorer, tasks))
-
-
-def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
-    names = [name.strip() for name in settings.senteval_tasks.split(",")]
-    if unknown := [name for name in names if name not in senteval.NAMES]:
-        known = f"{', '.join(senteval.NAMES)}{suggest(unknown[0], senteval.NAMES)}"
-        raise ArgumentError(
-            f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}"
-        )
-    return [read_task(senteval.NAMES[name], senteval_dir=settings.senteval_dir) for name in names]
+    train_and_score(settings, lambda scorer: _write_senteval(path, scorer, read.tasks))
+    read.check_complete()
 
 
 def _write_senteval(

@@ -321,13 +321,16 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
         | {"exp_name": "whole", "do_train": False, "do_eval": False, "do_predict": False}
     )
     for names, found in (
-        ("STS12,MR", "found MR, "),
-        ("", "found nothing"),
+        ("STS12,MR", "--senteval_tasks: unknown task 'MR', expected one of sts12, "),
+        ("", "--senteval_tasks: unknown task ''"),
         ("STS13", "no such folder"),
     ):
         refused(values, found, senteval_tasks=names)
-    run_dir = small_runs.run(values)
+    # One of two is missing: the other is scored.
+    both = small_runs.as_flags(values, senteval_tasks="STS13,STS-12")
+    refusal(*small_runs.main(*both), "not scored: ", "STS13", "no such folder", after_log=True)
     printed = capsys.readouterr().out
+    run_dir = flow_run
     written = json.loads((run_dir / "evaluation.json").read_text())
     assert written["made_by"]["command"] == "run_siamese"
     # `bert-flow evaluate` gives the same scores.

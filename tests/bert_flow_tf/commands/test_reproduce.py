@@ -116,6 +116,12 @@ class Workplace:
         outcome = bert_flow(*self.arguments(*more))
         return refusal(outcome.exit_code, outcome.stderr, after_log=True)
 
+    def refused_after_output(self, *more):
+        """Return the last line of a command that has written results."""
+        outcome = bert_flow(*self.arguments(*more))
+        assert str(self.record) in outcome.stdout
+        return refusal(outcome.exit_code, outcome.stderr, after_log=True)
+
     def reproduce(self, *more):
         """Return the tasks of the record, and what is printed."""
         printed = succeeds(*self.arguments(*more))
@@ -215,6 +221,12 @@ def test_a_failed_stage_or_a_slip_leaves_no_results(workplace):
     }.items():
         assert part in workplace.refused(argument)
     assert not workplace.record.exists()
+
+
+def test_tasks_with_data_are_scored_without_the_others(workplace):
+    line = workplace.refused_after_output("--rows=avg", "--tasks=sickr,STS-B")
+    assert line.startswith("not scored: ") and "SICK-R" in line
+    assert json.loads(workplace.record.read_text())["tasks"].keys() == {"stsb"}
 
 
 def test_results_of_other_options_are_not_lost(workplace):
