@@ -6,7 +6,7 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from absl import flags
+from absl import flags, logging
 
 from bert_flow_tf.data import senteval
 from bert_flow_tf.data.scored_tasks import ScoredTask, read_tasks
@@ -20,6 +20,7 @@ from bert_flow_tf.original.reports import scores_table
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import train_and_score
 from bert_flow_tf.settings import flag_fields
+from bert_flow_tf.training.run_folder import FinishedRun
 
 if TYPE_CHECKING:
     from bert_flow_tf.original.scoring import PairScorer
@@ -47,7 +48,10 @@ def run(settings: RunSettings) -> None:
     """
     scoring, path = settings.scoring, None
     if not scoring.do_senteval:
-        train_and_score(settings)
+        try:
+            train_and_score(settings)
+        except FinishedRun as finished:
+            logging.info("Nothing to do: %s", finished)
         return
     names = [
         known_task(name.strip(), senteval.TASKS, "senteval_tasks")

@@ -141,6 +141,11 @@ def token_batches(
     return for_replicas(order.skip(skip_steps).map(batch, num_parallel_calls=1, deterministic=True))
 
 
+def group_steps(batch_size: int) -> int:
+    """Return the number of steps whose sentences are embedded together."""
+    return max(1, SENTENCES_AHEAD // (2 * batch_size))
+
+
 def embedded_batches(
     pairs: TokenizedPairs,
     order: tf.data.Dataset,
@@ -156,7 +161,7 @@ def embedded_batches(
     batch. The groups do not depend on `skip_steps`, so a resumed run has the same bits.
     """
     size = order.element_spec[1].shape[0]
-    group = max(1, SENTENCES_AHEAD // (2 * size))
+    group = group_steps(size)
     groups_done, steps_done = divmod(skip_steps, group)
     groups = order.take(steps).batch(group).skip(groups_done)
     numbers = np.arange(2 * size).reshape(size, 2)[rows]

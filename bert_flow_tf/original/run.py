@@ -18,6 +18,7 @@ from bert_flow_tf.evaluation.protocols import TaskScores, score_task
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
 from bert_flow_tf.original import build, pairs, provenance
+from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
 from bert_flow_tf.original.folder import DEV_RESULTS_FILE, RESULT, write_result
 from bert_flow_tf.original.records import Predictions
@@ -87,7 +88,7 @@ class Run:
         run = ResumableRun(
             self.folder, config, self.workers, stages, overwrite=self.settings.overwrite
         )
-        model = self._opened_model(run, source, training.total_steps(count))
+        model = self._opened_model(run, source, count)
         cache_dir = self.settings.model.cached_dir or self.folder
         scorer = self._scorer(
             model, config.model, run.step, None if config.encoder_trained else cache_dir
@@ -109,12 +110,14 @@ class Run:
         return scorer._replace(record=record, step=run.step)
 
     def _opened_model(
-        self, run: ResumableRun, source: EncoderSource, total_steps: int
+        self, run: ResumableRun, source: EncoderSource, num_examples: int
     ) -> SiameseBertFlow:
         """Check and open the run; return its model at the last checkpoint."""
         settings = self.settings
-        missing = [self.folder / name for name in settings.scoring.files]
-        run.check([path for path in missing if not path.exists()])
+        total_steps = settings.training.total_steps(num_examples)
+        continues = self.workers.is_chief and can_continue(self.folder, run.config, settings)
+        if not continues:
+            run.check(self._missing_results())
         with self.workers.strategy.scope():
             model = compiled_model(
                 source,
@@ -124,6 +127,9 @@ class Run:
                 settings.training,
                 total_steps,
             )
+        if continues:
+            continue_run(self.folder, run.config, settings, num_examples)
+            run.check(self._missing_results())
         run.open(
             kept=KEEP_CHECKPOINT_MAX,
             replaced=RESULT,
@@ -131,7 +137,15 @@ class Run:
             flow_optimizer=model.flow_optimizer,
             **build.checkpoint_parts(model, run.config.encoder_trained),
         )
+        if settings.losses.encoder_is_frozen:
+            # Checkpoints also hold the first rate of the optimiser that takes no step, and a run
+            # with more epochs has another one.
+            model.optimizer._compute_current_learning_rate()
         return model
+
+    def _missing_results(self) -> list[pathlib.Path]:
+        paths = [self.folder / name for name in self.settings.scoring.files]
+        return [path for path in paths if not path.exists()]
 
     def load(self, checkpoint_name: str | None = None) -> PairScorer:
         """Load a checkpoint, by default the latest, or an untrained encoder.

@@ -16,6 +16,7 @@ from bert_flow_tf.training.records import RunConfig, StageCost, TrainingResults,
 from bert_flow_tf.training.run_folder import (
     CHECKPOINT_NAME,
     TRAIN_RESULTS_FILE,
+    FinishedRun,
     check_run,
     start_run,
 )
@@ -67,8 +68,16 @@ class ResumableRun:
 
         Call this before the model is built, which takes seconds.
         """
+        finished: FinishedRun | None = None
         if self.workers.is_chief:
-            self._resumes = check_run(self.folder, self.config, self._overwrite, missing_outputs)
+            try:
+                self._resumes = check_run(
+                    self.folder, self.config, self._overwrite, missing_outputs
+                )
+            except FinishedRun as error:
+                finished = error
+        if self.workers.from_chief(int(finished is not None)):
+            raise finished or FinishedRun(f"{self.folder}: found a finished run")
 
     def open(self, *, kept: int, replaced: re.Pattern[str] | None = None, **parts: object) -> None:
         """Write the `config.json` of a new run; restore the last checkpoint.

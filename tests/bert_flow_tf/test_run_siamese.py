@@ -243,7 +243,7 @@ def test_an_interrupted_run_skips_a_damaged_checkpoint(flow_flags, flow_run, dam
 
 
 @pytest.mark.differs("is not scored with another")
-def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_encoder_dir):
+def test_a_finished_run_is_kept(flow_flags, flow_run, tiny_encoder_dir, caplog):
     files = {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()}
     other_model = {
         "sentence_embedding_type": "cls",
@@ -256,7 +256,6 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_e
         f"{name} is " for name in (*other_model.keys() - {"flow", "flow_loss"}, "flow_model_config")
     ]
     for changes, parts in (
-        ({}, ["finished run", "--overwrite"]),
         (
             {"flow_learning_rate": 0.1, "max_seq_length": 9},
             ["flow_learning_rate is 0.01", "max_seq_length is 10"],
@@ -272,6 +271,9 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_e
         assert {
             path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()
         } == files
+    assert small_runs.main(*small_runs.as_flags(flow_flags | {"exp_name": "whole"}))[0] == 0
+    assert f"Nothing to do: {flow_run}: found a finished run" in caplog.messages[-1]
+    assert {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()} == files
     # Another thread is refused as another process is.
     with locked(flow_run), concurrent.futures.ThreadPoolExecutor(1) as thread:
         thread.submit(
