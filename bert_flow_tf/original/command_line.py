@@ -4,7 +4,7 @@ import os
 import pathlib
 import typing
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
@@ -82,6 +82,23 @@ def _write_senteval(
     print(scores_table(results, explain_paper=True).to_text())
     if path:
         write_json(path, results)
+
+
+def given_flags(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the flags that stand in arguments."""
+    values = flags.FlagValues()
+    define_flags(values)
+    _, *others = parse(["run_siamese", *arguments], values)
+    if others:
+        raise UserError(f"found the argument {others[0]}, expected flags only (--name=value)")
+    found = {
+        field.name: values[field.name].value
+        for field in flag_fields(RunSettings)
+        if values[field.name].present
+    }
+    if pooling := found.get("sentence_embedding_type"):
+        found["sentence_embedding_type"] = pooling_name(pooling)
+    return found
 
 
 def settings_of(flag_values: flags.FlagValues) -> RunSettings:

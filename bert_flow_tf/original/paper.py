@@ -43,6 +43,10 @@ class Preset(NamedTuple):
     flow: dict[str, Any] | None
     on_nli: bool = False  # True if the flow is learned on NLI sentences
 
+    @property
+    def trains(self) -> bool:
+        return self.flow is not None
+
 
 _PRESETS = (
     Preset("avg", "", "avg", None),

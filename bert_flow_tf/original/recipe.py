@@ -115,6 +115,26 @@ class Outcome(NamedTuple):
     scores: Scores | None
 
 
+class OwnRow(NamedTuple):
+    """A row of one's own: flags that change a flow on the target."""
+
+    name: str
+    flags: dict[str, Any]
+
+    @property
+    def all_flags(self) -> dict[str, Any]:
+        """The given flags, and the others that make the row."""
+        if self.flags.get("flow", 1):
+            return {"flow": 1, **FLOW_FLAGS, **self.flags}
+        # Without a flow, only labels train.
+        return self.flags if self.flags.get("num_examples") else {**_NO_TRAINING, **self.flags}
+
+    @property
+    def trains(self) -> bool:
+        flags = self.all_flags
+        return bool(flags["flow"] or flags.get("num_examples"))
+
+
 class Recipe(NamedTuple):
     """The settings that all stages share."""
 
@@ -192,6 +212,18 @@ class Recipe(NamedTuple):
         flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
         name = f"_{self.folder.name}_{pooling}_flow{suffix}"
         return self._stage(learn, name, flags, train=True), self._stage(score, name, flags)
+
+    def row(self, row: Preset | OwnRow) -> tuple[Stage, ...]:
+        """Return the stages of a row; the last one scores it."""
+        if isinstance(row, Preset):
+            return self.preset(row)
+        flags = row.all_flags
+        title = f"{self.folder.name}, {row.name}, seed {self.seed}"
+        name = f"_{self.folder.name}_row_{row.name}"
+        scored = self._stage(title, name, flags)
+        if not row.trains:
+            return (scored,)
+        return self._stage(f"{title}: learn", name, flags, train=True), scored
 
     def preset(self, preset: Preset) -> tuple[Stage, ...]:
         title, pooling = f"{self.folder.name}, {preset.name}, seed {self.seed}", preset.pooling
