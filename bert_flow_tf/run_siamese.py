@@ -3,31 +3,27 @@
 python -m bert_flow_tf.run_siamese --task_name=STS-B …
 """
 
-import logging as python_logging
-import os
 import re
 import sys
 
-from bert_flow_tf.errors import ArgumentError, UserError, exit_status, quiet_libraries
+from bert_flow_tf.errors import (
+    ArgumentError,
+    UserError,
+    exit_status,
+    quiet_libraries,
+    show_progress,
+)
 
 quiet_libraries()
 
-from absl import app, flags, logging  # noqa: E402
+from absl import app, flags  # noqa: E402
 
 from bert_flow_tf.original import command_line  # noqa: E402
 from bert_flow_tf.original.command_line import define_flags, parse, run, settings_of  # noqa: E402
 
-_SOURCES = os.path.dirname(os.path.abspath(__file__))
-
-
-def _is_shown(record: python_logging.LogRecord) -> bool:
-    """True for this package's records and for libraries' warnings."""
-    return record.levelno >= python_logging.WARNING or record.pathname.startswith(_SOURCES)
-
 
 def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
-    logging.set_verbosity(logging.INFO)
-    logging.get_absl_handler().addFilter(_is_shown)
+    show_progress(of_original=True)
 
     def run_with_flags() -> None:
         if len(argv) > 1:

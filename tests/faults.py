@@ -100,6 +100,7 @@ COMMANDS: dict[str, Run] = {
     "early_stopping": _siamese(_TRAIN, early_stopping=True, do_predict=True, num_train_epochs=4.0),
     "early_stopping_flow": _siamese(_FLOW, early_stopping=True, num_train_epochs=4.0),
     "overwrite": _siamese(_FLOW, exp_name="finished", flow_learning_rate=0.1, overwrite=True),
+    "more_epochs": _siamese(_FLOW, exp_name="finished", num_train_epochs=4.0),
     "recipe": _recipe,
     "fit": _bert_flow(
         "fit --bert_hub encoder --input sentences.txt --out model --flow_model_config "

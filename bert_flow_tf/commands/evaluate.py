@@ -68,10 +68,11 @@ def evaluate(
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
-    from bert_flow_tf.data.scored_tasks import read_task
+    from bert_flow_tf.data.scored_tasks import read_tasks
 
     given = None if pairs is None else read_pairs(pairs, pair_columns)
-    tasks = [read_task(name, **data) for name in names or ()]
+    read = read_tasks(names or (), **data)
+    tasks = read.tasks
     from bert_flow_tf.calibration.judgement import checked_pairs
     from bert_flow_tf.model.scoring import pairs_task, scores_of
 
@@ -82,3 +83,4 @@ def evaluate(
     click.echo(scores_table(results).to_text())
     if path:
         write_results(path, results)
+    read.check_complete()

@@ -339,15 +339,21 @@ def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
 
 
 def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
-    from bert_flow_tf.data.scored_tasks import task_key
-    from bert_flow_tf.data.tasks import TASKS
+    from bert_flow_tf.data.tasks import get_task
 
-    found = [task for name, task in TASKS.items() if task_key(name) == task_key(text)]
-    if not found:
-        raise click.BadParameter(
-            f"unknown task {text!r}, expected one of {', '.join(TASKS)}{suggest(text, TASKS)}"
-        )
-    return found[0]
+    return get_task(text, "task")
+
+
+def task_list(known: Collection[str]) -> Function:
+    """Return a callback as `name_list`'s, for any spelling of tasks."""
+
+    def convert(ctx: click.Context, option: click.Option, text: str) -> list[str]:
+        from bert_flow_tf.data.tasks import known_task
+
+        names = name_list()(ctx, option, text)
+        return list(dict.fromkeys(known_task(name, known, "tasks") for name in names))
+
+    return convert
 
 
 def task_option(help_of_task: str) -> Decorator:

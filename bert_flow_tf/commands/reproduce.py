@@ -1,35 +1,83 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
+import dataclasses
 import itertools
 import pathlib
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
+from bert_flow_tf.commands.options import (
+    SENTEVAL_OPTION,
+    check_one_of,
+    name_list,
+    seed_list,
+    task_list,
+)
 from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.encoder.handles import check_handle
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.encoder.pooling import check_pooling
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.atomic import output_folder
-from bert_flow_tf.original.paper import PRESETS
+from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.reading import check_local
+from bert_flow_tf.original.paper import PRESETS, Preset
 from bert_flow_tf.original.records import REPRODUCTION_FILE, Reproduction
+from bert_flow_tf.original.settings import DataSettings, Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.records import made_by
+from bert_flow_tf.settings import flow_config
 
 if TYPE_CHECKING:
-    from bert_flow_tf.original.recipe import Stage
+    from bert_flow_tf.data.scored_tasks import ScoredTask
+    from bert_flow_tf.original.recipe import OwnRow, Recipe, Stage
+
+    Row = Preset | OwnRow
 
 _ROWS = "avg,last2avg,flow-target"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
+# The command sets these flags of `run_siamese` itself.
+_SET_HERE = {
+    "task_name",
+    "data_dir",
+    "bert_hub",
+    "preprocess_hub",
+    "bert_config_file",
+    "vocab_file",
+    "init_checkpoint",
+    "cached_dir",
+    "do_train",
+    "seed",
+}
+_ROW_FLAGS = {
+    field.name
+    for part in (DataSettings, ModelSettings, Losses, TrainingSettings)
+    for field in dataclasses.fields(part)
+} - _SET_HERE
 
 
 @click.command(
-    epilog="\b\nbert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds"
+    epilog="\b\n"
+    "bert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds\n"
+    "bert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds "
+    "--row rate-1e-4 --flow_learning_rate 1e-4",
+    # The flags of --row are those of run_siamese.
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 @click.option(
-    "--rows", callback=name_list(PRESETS), default=_ROWS, metavar="LIST", help="Rows, see above."
+    "--rows",
+    callback=name_list(PRESETS),
+    metavar="LIST",
+    help=f"Rows, see above.  [default: {_ROWS}, or none with --row]",
 )
+@click.option("--row", metavar="NAME", help="A row of your own, see above.")
 @click.option(
-    "--seeds", callback=seed_list, default="1", metavar="N|LIST", help="Seeds 1 to N, or a list."
+    "--seeds",
+    callback=seed_list,
+    default=f"{TrainingSettings.seed},",
+    metavar="N|LIST",
+    help="Seeds 1 to N, or a list.",
 )
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3).")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder.")
@@ -45,15 +93,18 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 @click.option(
     "--tasks",
     "names",
-    callback=name_list(_TASKS),
+    callback=task_list(_TASKS),
     default="stsb",
     metavar="LIST",
     help="Tasks, see above.",
 )
 @click.option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
 @click.option("--overwrite", is_flag=True, help="Run every stage again.")
+@click.pass_context
 def reproduce(
-    rows: list[str],
+    context: click.Context,
+    rows: list[str] | None,
+    row: str | None,
     seeds: list[int],
     nli: bool,
     glue_dir: str,
@@ -63,7 +114,7 @@ def reproduce(
     overwrite: bool,
     **encoder: str | None,
 ) -> None:
-    """Reproduce rows of the paper's Tables 2 to 4 and 8.
+    """Reproduce rows of the paper's Tables 2 to 4 and 8, or your own.
 
     \b
     avg          mean of the last layer
@@ -73,76 +124,154 @@ def reproduce(
     flow-train   flow on the task's train sentences
     flow-nli     flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
 
+    --row NAME with flags of run_siamese is flow-avg, changed by these flags; --flow=0 is without a
+    flow. Its results are added to those in --out.
+
     Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16, whose flow learns on
     their scored pairs. After an interruption, repeat the command to resume.
     """
+    check_local(out, "--out")
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     for name in ("bert_hub", "preprocess_hub"):
         check_handle(encoder[name], name)
+    chosen = _chosen_rows(rows, row, context)
     path = pathlib.Path(out, REPRODUCTION_FILE)
     lock_output(path, f"--out={out}")
-    from bert_flow_tf.data.scored_tasks import read_task
-    from bert_flow_tf.data.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
-    from bert_flow_tf.files.json_files import read_json
-    from bert_flow_tf.original.recipe import read_environment, run_stages, seed_runs
+    from bert_flow_tf.data.scored_tasks import read_tasks
+    from bert_flow_tf.original.recipe import Recipe, run_stages, seed_runs
     from bert_flow_tf.original.reports import scores_table
 
-    environ = {name.upper(): value for name, value in encoder.items() if value}
-    environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
     # Read the gold scores now; otherwise a mistake in them would show up after hours.
-    tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
-    recipe = read_environment(environ, tasks[0])
-    folders = {task.name: pathlib.Path(task.source) for task in tasks}
-    for task in tasks:
-        if task.name in SUBSETS:
-            if "flow-train" in rows:
-                raise UserError(
-                    f"--rows: found flow-train, but {task.title} has one split only, expected "
-                    "other rows"
-                )
-            folder = folders[task.name] = pathlib.Path(out, "data", task.title)
-            output_folder(folder, PREPARED_FOLDER, overwrite=True, flag=f"--out={out}: {folder}")
-            write_full_text(folder, task.subsets.values(), task.source)
-    stages: list[Stage] = []
-    scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}
-    for seed, task in itertools.product(seeds, tasks):
-        recipe = recipe._replace(seed=seed, folder=folders[task.name], task=task)
-        stages += recipe.nli()
-        for row in rows:
-            # Without training the seed has no effect.
-            if nli or PRESETS[row].flow is not None or seed == min(seeds):
-                stages += recipe.preset(PRESETS[row])
-                scored[task.name].setdefault(row, []).append(stages[-1])
-    flags = recipe.encoder_flags
-    if path.exists() and not overwrite:
-        earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-        found = [
-            (len(runs), name, row)
-            for name, rows_of in earlier.tasks.items()
-            for row, runs in rows_of.items()
-        ]
-        loses_runs = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
-        if loses_runs or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
-            raise UserError(
-                f"--out={out}: found results of other options, expected the same options or "
-                "--overwrite"
-            )
+    read = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
+    recipe = Recipe.of(
+        read.tasks[0], glue_dir=glue_dir, output_dir=out, seed=seeds[0], with_nli=nli, **encoder
+    )
+    plan = _plan(recipe, read.tasks, _training_folders(read.tasks, chosen, out), chosen, seeds)
+    kept = _kept_results(path, recipe, plan, adds=row is not None, overwrite=overwrite)
     # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
-    outcomes = {one.stage: one for one in run_stages([*dict.fromkeys(stages)], overwrite=overwrite)}
-    results = {
-        name: {
-            row: [*seed_runs(outcomes[stage] for stage in row_stages)]
-            for row, row_stages in rows.items()
-        }
-        for name, rows in scored.items()
-    }
+    stages = [*dict.fromkeys(plan.stages)]
+    outcomes = {one.stage: one for one in run_stages(stages, overwrite=overwrite)}
+    tasks = {name: dict(rows_of) for name, rows_of in (kept.tasks if kept else {}).items()}
+    for name, rows_of in plan.scored.items():
+        for row_name, scored in rows_of.items():
+            runs = [*seed_runs(outcomes[stage] for stage in scored)]
+            tasks.setdefault(name, {})[row_name] = runs
     record = Reproduction(
         made_by=made_by("bert-flow reproduce"),
         encoder=recipe.encoder_name,
-        encoder_flags=flags,
+        encoder_flags=recipe.encoder_flags,
         with_nli=nli,
-        seeds=sorted(seeds),
-        tasks=results,
+        seeds=sorted({*seeds, *(kept.seeds if kept else ())}),
+        tasks=tasks,
     )
-    click.echo(f"\n{scores_table(record).to_text()}")
+    click.echo(f"\n{scores_table(record, explain_paper=True).to_text()}")
     write_results(path, record)
+    read.check_complete()
+
+
+def _chosen_rows(rows: list[str] | None, own: str | None, context: click.Context) -> "list[Row]":
+    """Return the presets, and the row of one's own."""
+    if own is None:
+        if context.args:
+            known = [name for option in context.command.params for name in option.opts]
+            near = suggest(context.args[0], known)
+            raise click.UsageError(
+                f"found {context.args[0]}, expected no other arguments without --row{near}"
+            )
+        return [PRESETS[name] for name in rows or _ROWS.split(",")]
+    return [*(PRESETS[name] for name in rows or ()), _own_row(own, context.args)]
+
+
+def _own_row(name: str, arguments: Sequence[str]) -> "OwnRow":
+    from bert_flow_tf.original.command_line import given_flags
+    from bert_flow_tf.original.recipe import OwnRow
+
+    if name in PRESETS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
+        raise ArgumentError(
+            f"row: found {name!r}, expected a name of its own, of letters, digits and . _ + -"
+        )
+    flags = given_flags(arguments)
+    if others := sorted(flags.keys() - _ROW_FLAGS):
+        raise ArgumentError(
+            f"row: found --{others[0]}, which reproduce sets itself, expected other flags of "
+            "run_siamese"
+        )
+    if "flow_model_config" in flags:
+        flow_config(flags["flow_model_config"])
+    if "sentence_embedding_type" in flags:
+        check_pooling(flags["sentence_embedding_type"])
+    return OwnRow(name, flags)
+
+
+def _training_folders(
+    tasks: "Sequence[ScoredTask]", rows: "Iterable[Row]", out: str
+) -> dict[str, pathlib.Path]:
+    """Return each task's folder of training data; write those of SentEval."""
+    from bert_flow_tf.data.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
+
+    folders = {task.name: pathlib.Path(task.source) for task in tasks}
+    for task in tasks:
+        if task.name not in SUBSETS:
+            continue
+        if any(row.name == "flow-train" for row in rows):
+            raise UserError(
+                f"--rows: found flow-train, but {task.title} has one split only, expected "
+                "other rows"
+            )
+        folder = folders[task.name] = pathlib.Path(out, "data", task.title)
+        output_folder(folder, PREPARED_FOLDER, overwrite=True, flag=f"--out={out}: {folder}")
+        write_full_text(folder, task.subsets.values(), task.source)
+    return folders
+
+
+class _Plan(NamedTuple):
+    """The stages, and those that score a task and row, by seed."""
+
+    stages: "list[Stage]"
+    scored: "dict[str, dict[str, list[Stage]]]"
+
+
+def _plan(
+    recipe: "Recipe",
+    tasks: "Sequence[ScoredTask]",
+    folders: Mapping[str, pathlib.Path],
+    rows: "Sequence[Row]",
+    seeds: Sequence[int],
+) -> _Plan:
+    plan = _Plan([], {task.name: {} for task in tasks})
+    for seed, task in itertools.product(seeds, tasks):
+        seeded = recipe._replace(seed=seed, folder=folders[task.name], task=task)
+        plan.stages.extend(seeded.nli())
+        for row in rows:
+            # Without training the seed has no effect.
+            if recipe.with_nli or row.trains or seed == min(seeds):
+                stages = seeded.row(row)
+                plan.stages.extend(stages)
+                plan.scored[task.name].setdefault(row.name, []).append(stages[-1])
+    return plan
+
+
+def _kept_results(
+    path: pathlib.Path, recipe: "Recipe", plan: _Plan, *, adds: bool, overwrite: bool
+) -> Reproduction | None:
+    """Return earlier results to which the planned rows are added, if `adds`.
+
+    Raises:
+      UserError: runs of earlier results would be lost, and `overwrite` is false.
+    """
+    if not path.exists() or (overwrite and not adds):
+        return None
+    earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
+    is_same = (earlier.encoder_flags, earlier.with_nli) == (recipe.encoder_flags, recipe.with_nli)
+    loses_runs = any(
+        len(runs) > len(plan.scored.get(name, {}).get(row, ()))
+        for name, rows_of in earlier.tasks.items()
+        for row, runs in rows_of.items()
+        if not adds or row in plan.scored.get(name, {})
+    )
+    if not overwrite and (loses_runs or not is_same):
+        raise UserError(
+            f"--out={path.parent}: found results of other options, expected the same options or "
+            "--overwrite"
+        )
+    return earlier if adds and is_same else None

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from absl import logging
 
-from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.outputs import locked_file, say, write_results
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.original.records import find_sources
+from bert_flow_tf.original.records import FoundResults, find_results
 
 if TYPE_CHECKING:
     from bert_flow_tf.original.records import Verification
@@ -37,7 +37,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> N
 
     PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow
     evaluate, compare, isotropy or verify, or a folder that holds any of these. Several may follow
-    one --runs.
+    one --runs. A line on stderr names whatever is left out.
     """
     from bert_flow_tf.original.reports import literature_table, report_tables
 
@@ -45,12 +45,20 @@ def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> N
         raise click.UsageError(
             "found neither --runs nor --literature, expected one of them or both"
         )
-    found = [*report_tables(find_sources([*first, *more]))] if first else []
-    click.echo(
-        "\n\n".join(
-            table.to_text() for table in [*found, *([literature_table()] if literature else [])]
-        )
-    )
+    tables = [*report_tables(_found([*first, *more]).sources)] if first else []
+    if literature:
+        tables.append(literature_table())
+    if not tables:
+        raise UserError("--runs: found no scores or other figures to report")
+    click.echo("\n\n".join(table.to_text() for table in tables))
+
+
+def _found(runs: Sequence[str]) -> FoundResults:
+    """Return the results of `--runs`; say what is left out."""
+    found = find_results(runs)
+    for one in found.left_out:
+        say(str(one), err=True)
+    return found
 
 
 @click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
@@ -98,7 +106,7 @@ def verify(
     from bert_flow_tf.original.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else locked_file(out, overwrite=overwrite)
-    sources = find_sources([*runs, *more]) if runs else []
+    sources = _found([*runs, *more]).sources if runs else []
     replays = _replayed(whole_runs, glue_dir, nli_dir) if whole_runs and glue_dir else []
     verification = _verification(runs, replays)
     claims = verdict([verification], score_rows(sources))

@@ -7,14 +7,28 @@ because its test labels are not public).
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bert_flow_tf.data import senteval, tasks
 from bert_flow_tf.data.pair_files import Examples
-from bert_flow_tf.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.data.tasks import task_key
+from bert_flow_tf.errors import ArgumentError, UserError
 
 _TITLES = {"stsb": "STS-B", "sickr": "SICK-R"}
 _TITLES |= {name: f"STS-{name[3:]}" for name in senteval.SUBSETS}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadTasks:
+    """The tasks that could be read, and why the others could not."""
+
+    tasks: list["ScoredTask"]
+    missing: list[UserError]
+
+    def check_complete(self) -> None:
+        """Raise `UserError` if a task could not be read."""
+        if self.missing:
+            raise UserError(f"not scored: {'; '.join(map(str, self.missing))}")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,16 +78,13 @@ def read_task(
         `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public.
     """
-    key = task_key(name)
     glue = {
         task_key(task.name): task
         for task in tasks.TASKS.values()
         if task.files["dev"].label_column is not None
     }
     scored = senteval.TASKS | {one: task for one, task in glue.items() if task.is_regression}
-    if key not in scored:
-        expected = f"{', '.join(scored)}{suggest(name, scored)}"
-        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {expected}")
+    key = tasks.known_task(name, scored, "tasks")
     task = scored[key]
     if key in senteval.TASKS:
         if split not in (None, "test"):
@@ -94,10 +105,62 @@ def read_task(
     return ScoredTask(key, task_title(task.name), task.metric, split, source, subsets)
 
 
+def read_tasks(
+    names: Sequence[str],
+    *,
+    glue_dir: str | os.PathLike | None = None,
+    senteval_dir: str | os.PathLike | None = None,
+    split: str | None = None,
+) -> ReadTasks:
+    """Read the tasks whose data can be read, see `read_task`.
+
+    Raises:
+      ArgumentError: a name or an argument is wrong.
+      UserError: no task can be read.
+    """
+    found: list[ScoredTask] = []
+    missing: list[UserError] = []
+    for name in names:
+        try:
+            task = read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
+            found.append(task)
+        except ArgumentError:
+            raise
+        except UserError as error:
+            missing.append(error)
+    if missing and not found:
+        raise missing[0]
+    return ReadTasks(found, missing)
+
+
+def splits_as_task(
+    task: tasks.Task, folder: str | os.PathLike, splits: Sequence[str]
+) -> ScoredTask:
+    """Return splits of a task's own folder as one task.
+
+    Raises:
+      UserError: a split has no gold scores.
+    """
+    pairs = tasks.concatenate([read_scored_split_in(task, folder, split) for split in splits])
+    key = task_key(task.name)
+    return ScoredTask(
+        name=key,
+        title=task_title(task.name),
+        metric=task.metric,
+        split=", ".join(splits),
+        source=os.fspath(folder),
+        subsets={key: pairs},
+    )
+
+
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str) -> Examples:
     """Read a split's pairs with their gold scores, float64 [n]."""
-    gold = tasks.gold_scores(task, glue_dir, split)
-    folder = pathlib.Path(glue_dir) / task.directory
+    return read_scored_split_in(task, pathlib.Path(glue_dir, task.directory), split)
+
+
+def read_scored_split_in(task: tasks.Task, folder: str | os.PathLike, split: str) -> Examples:
+    """Read a split's pairs and gold scores from a task's own folder."""
+    gold = tasks.gold_scores_in(task, folder, split)
     examples = tasks.read_split(task, folder, split)
     if len(gold) != len(examples):
         raise UserError(
@@ -105,11 +168,6 @@ def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str)
             "split"
         )
     return dataclasses.replace(examples, labels=gold, has_labels=True)
-
-
-def task_key(name: str) -> str:
-    """Return `ScoredTask.name` for the paper's or the original's spelling."""
-    return name.lower().replace("-", "").removesuffix("regression")
 
 
 def task_title(name: str) -> str:

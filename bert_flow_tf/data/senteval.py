@@ -38,8 +38,6 @@ _TASKS = (
     for name, subsets in SUBSETS.items()
 )
 TASKS = {task.name: task for task in _TASKS}
-# The names that SentEval itself has for them.
-NAMES = {name.upper(): name for name in TASKS}
 # A folder with another file, such as sts-test.csv, is not replaced.
 PREPARED_FOLDER = FolderKind("a prepared folder", "prepared.json", ("full.txt", "prepared.json"))
 

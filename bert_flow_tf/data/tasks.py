@@ -15,7 +15,7 @@ The published numbers depend on some quirks of the original, so they are kept:
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,11 +110,27 @@ _TASKS = (
 TASKS = {task.name: task for task in _TASKS}
 
 
-def get_task(name: str) -> Task:
-    if name.lower() not in TASKS:
-        known = f"{', '.join(TASKS)}{suggest(name, TASKS)}"
-        raise ArgumentError(f"task_name: unknown task {name!r}, expected one of {known}")
-    return TASKS[name.lower()]
+def task_key(name: str) -> str:
+    """Return what all spellings of a task share."""
+    return name.lower().replace("-", "").removesuffix("regression")
+
+
+def known_task(name: str, known: Collection[str], argument: str) -> str:
+    """Return the known task that a name spells.
+
+    Raises:
+      ArgumentError: no known task has this name; the message begins with `argument`.
+    """
+    for one in known:
+        if task_key(one) == task_key(name):
+            return one
+    expected = f"{', '.join(known)}{suggest(name, known)}"
+    raise ArgumentError(f"{argument}: unknown task {name!r}, expected one of {expected}")
+
+
+def get_task(name: str, argument: str = "task_name") -> Task:
+    """Return a task by name; case and hyphens do not matter."""
+    return TASKS[known_task(name, TASKS, argument)]
 
 
 def read_split(task: Task, data_dir: str | os.PathLike, split: str) -> Examples:
@@ -123,6 +139,7 @@ def read_split(task: Task, data_dir: str | os.PathLike, split: str) -> Examples:
     `data_dir` is the task's folder; for ALLNLI, any folder beside `MNLI` and `SNLI`.
     """
     layout = task.files[split]
+    check_task_folder(task, data_dir)
     path = task_folder(task, data_dir) / layout.name
     return task.parse(read_rows(path), path, layout)
 
@@ -152,18 +169,28 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 def gold_scores(task: Task, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
     """Read the gold scores of a split, float64 [n], in file order."""
+    return gold_scores_in(task, pathlib.Path(glue_dir, task.directory), split)
+
+
+def gold_scores_in(task: Task, data_dir: str | os.PathLike, split: str) -> np.ndarray:
+    """Read the gold scores from a task's own folder."""
     name = "gold" if split == "test" else split
     if not task.is_regression or name not in task.files or task.files[name].label_column is None:
         raise UserError(
             f"{task.name} has no gold scores for its {split} split; use another split or task"
         )
-    return read_split(task, pathlib.Path(glue_dir, task.directory), name).labels
+    return read_split(task, data_dir, name).labels
+
+
+def check_task_folder(task: Task, data_dir: str | os.PathLike) -> None:
+    """Raise `UserError` if a task's folder is missing."""
+    folder = task_folder(task, data_dir)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
 
 
 def task_folder(task: Task, data_dir: str | os.PathLike) -> pathlib.Path:
     folder = pathlib.Path(data_dir)
     if task.sibling is not None:
         folder = folder.parent / task.sibling
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
     return folder

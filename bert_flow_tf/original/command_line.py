@@ -4,24 +4,26 @@ import os
 import pathlib
 import typing
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from absl import flags
+from absl import flags, logging
 
 from bert_flow_tf.data import senteval
-from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
+from bert_flow_tf.data.scored_tasks import ScoredTask, read_tasks
+from bert_flow_tf.data.tasks import known_task
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import output_file
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.original.reports import scores_table
-from bert_flow_tf.original.settings import RunSettings, ScoringSettings
+from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import train_and_score
 from bert_flow_tf.settings import flag_fields
+from bert_flow_tf.training.run_folder import FinishedRun
 
 if TYPE_CHECKING:
-    from bert_flow_tf.original.scoring import Trained
+    from bert_flow_tf.original.scoring import PairScorer
 
 _DEFINE = {
     int: flags.DEFINE_integer,
@@ -46,42 +48,57 @@ def run(settings: RunSettings) -> None:
     """
     scoring, path = settings.scoring, None
     if not scoring.do_senteval:
-        train_and_score(settings)
+        try:
+            train_and_score(settings)
+        except FinishedRun as finished:
+            logging.info("Nothing to do: %s", finished)
         return
-    tasks = _senteval_tasks(scoring)
+    names = [
+        known_task(name.strip(), senteval.TASKS, "senteval_tasks")
+        for name in scoring.senteval_tasks.split(",")
+    ]
+    read = read_tasks(names, senteval_dir=scoring.senteval_dir)
     if not settings.scores_checkpoint_alone:
         path = settings.output_dir / EVALUATION_FILE
         output_file(path, overwrite=settings.overwrite, flag=str(path))
-    train_and_score(settings, lambda trained: _write_senteval(path, trained, tasks))
-
-
-def _senteval_tasks(settings: ScoringSettings) -> list[ScoredTask]:
-    names = [name.strip() for name in settings.senteval_tasks.split(",")]
-    if unknown := [name for name in names if name not in senteval.NAMES]:
-        known = f"{', '.join(senteval.NAMES)}{suggest(unknown[0], senteval.NAMES)}"
-        raise ArgumentError(
-            f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}"
-        )
-    return [read_task(senteval.NAMES[name], senteval_dir=settings.senteval_dir) for name in names]
+    train_and_score(settings, lambda scorer: _write_senteval(path, scorer, read.tasks))
+    read.check_complete()
 
 
 def _write_senteval(
-    path: pathlib.Path | None, trained: "Trained", tasks: Sequence[ScoredTask]
+    path: pathlib.Path | None, scorer: "PairScorer", tasks: Sequence[ScoredTask]
 ) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.model.scoring import scores_of
 
     model = BertFlow(
-        trained.model.encoder,
-        trained.model.flow,
-        trained.model.encoder.source,
-        record=trained.record,
+        scorer.model.encoder,
+        scorer.model.flow,
+        scorer.model.encoder.source,
+        record=scorer.record,
     )
     results = scores_of("run_siamese", model, tasks)
-    print(scores_table(results).to_text())
+    print(scores_table(results, explain_paper=True).to_text())
     if path:
         write_json(path, results)
+
+
+def given_flags(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the flags that stand in arguments."""
+    values = flags.FlagValues()
+    define_flags(values)
+    _, *others = parse(["run_siamese", *arguments], values)
+    if others:
+        raise UserError(f"found the argument {others[0]}, expected flags only (--name=value)")
+    found = {
+        field.name: values[field.name].value
+        for field in flag_fields(RunSettings)
+        if values[field.name].present
+    }
+    if pooling := found.get("sentence_embedding_type"):
+        found["sentence_embedding_type"] = pooling_name(pooling)
+    return found
 
 
 def settings_of(flag_values: flags.FlagValues) -> RunSettings:

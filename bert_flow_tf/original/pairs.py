@@ -17,13 +17,13 @@ SHUFFLE_BUFFER = 1000
 # This many sentences are embedded together, so that sentences of similar length share a batch.
 SENTENCES_AHEAD = 2048
 Tokens = dict[str, tf.Tensor]
-# An `Embed` function maps rows of `Pairs.pieces` and their numbers in the run, both int64 [k], to
-# embeddings [k, D].
+# An `Embed` function maps rows of `TokenizedPairs.pieces` and their numbers in the run, both
+# int64 [k], to embeddings [k, D].
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Pairs:
+class TokenizedPairs:
     """Tokenized sentence pairs: rows 2i and 2i+1 are pair i."""
 
     pieces: tf.RaggedTensor  # int32 [2n, (t)], without [CLS] and [SEP]
@@ -32,7 +32,7 @@ class Pairs:
 
 def read_training_data(
     data: DataSettings, tokenizer: Tokenizer, max_seq_length: int, num_labelled: int, seed: int
-) -> tuple[Pairs, int]:
+) -> tuple[TokenizedPairs, int]:
     """Read a task's pairs; hide labels, shuffle and duplicate like the original.
 
     Return the pairs and their number before duplication. Keep `num_labelled` labels, if positive.
@@ -47,7 +47,7 @@ def read_training_data(
     pairs = tokenize_pairs(tokenizer, examples, labels, max_seq_length)
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
-    pairs = Pairs(tf.gather(pairs.pieces, _sentences(order)), labels[order])
+    pairs = TokenizedPairs(tf.gather(pairs.pieces, _sentences(order)), labels[order])
     return duplicate(pairs, data.dupe_factor, tokenizer.mask_id, seed), len(examples)
 
 
@@ -60,18 +60,18 @@ def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
 
 def tokenize_pairs(
     tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int
-) -> Pairs:
+) -> TokenizedPairs:
     sentences = [
         s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair
     ]
-    return Pairs(tokenize(tokenizer, sentences, max_seq_length), labels)
+    return TokenizedPairs(tokenize(tokenizer, sentences, max_seq_length), labels)
 
 
 def _sentences(indices: np.ndarray) -> np.ndarray:
     return np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
 
 
-def duplicate(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
+def duplicate(pairs: TokenizedPairs, dupe_factor: int, mask_id: int, seed: int) -> TokenizedPairs:
     """Repeat each pair; mask one random token per sentence in the copies.
 
     A sentence without tokens does not change; the original fails on it.
@@ -88,12 +88,12 @@ def duplicate(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
                 if copy and masked:
                     masked[generator.integers(len(masked))] = mask_id
                 rows.append(masked)
-    return Pairs(
+    return TokenizedPairs(
         tf.ragged.constant(rows, tf.int32, ragged_rank=1), np.repeat(pairs.labels, dupe_factor)
     )
 
 
-def fingerprint(pairs: Pairs) -> str:
+def fingerprint(pairs: TokenizedPairs) -> str:
     pieces = pairs.pieces
     return array_digest([pieces.flat_values.numpy(), pieces.row_lengths().numpy(), pairs.labels])
 
@@ -110,7 +110,7 @@ def ordered(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
 
 
 def token_batches(
-    pairs: Pairs,
+    pairs: TokenizedPairs,
     order: tf.data.Dataset,
     pack: Callable[[tf.RaggedTensor], Tokens],
     skip_steps: int,
@@ -141,8 +141,13 @@ def token_batches(
     return for_replicas(order.skip(skip_steps).map(batch, num_parallel_calls=1, deterministic=True))
 
 
+def group_steps(batch_size: int) -> int:
+    """Return the number of steps whose sentences are embedded together."""
+    return max(1, SENTENCES_AHEAD // (2 * batch_size))
+
+
 def embedded_batches(
-    pairs: Pairs,
+    pairs: TokenizedPairs,
     order: tf.data.Dataset,
     embed: Embed,
     width: int,
@@ -156,7 +161,7 @@ def embedded_batches(
     batch. The groups do not depend on `skip_steps`, so a resumed run has the same bits.
     """
     size = order.element_spec[1].shape[0]
-    group = max(1, SENTENCES_AHEAD // (2 * size))
+    group = group_steps(size)
     groups_done, steps_done = divmod(skip_steps, group)
     groups = order.take(steps).batch(group).skip(groups_done)
     numbers = np.arange(2 * size).reshape(size, 2)[rows]

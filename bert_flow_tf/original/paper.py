@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bert_flow_tf.data.scored_tasks import task_title
-from bert_flow_tf.records import BERT_NAMES, MASKED_LM, CalibrationRecord, EncoderRecord, Training
+from bert_flow_tf.records import (
+    BERT_NAMES,
+    MASKED_LM,
+    CalibrationRecord,
+    EncoderRecord,
+    ModelRecord,
+    Training,
+)
 
 NLI = "NLI"
 # The authors' commands use the first configuration; the paper's Table 7 names the second.
@@ -35,6 +42,10 @@ class Preset(NamedTuple):
     pooling: str  # `sentence_embedding_type`
     flow: dict[str, Any] | None
     on_nli: bool = False  # True if the flow is learned on NLI sentences
+
+    @property
+    def trains(self) -> bool:
+        return self.flow is not None
 
 
 _PRESETS = (
@@ -128,6 +139,29 @@ def is_whole(task: str, split: str, pairs: int | None) -> bool:
     """True if a whole split, or `all`, has this many pairs."""
     fewest, most = _tables()["pairs"].get(f"{task} {split}", (1, 0))
     return fewest <= (pairs or 0) <= most
+
+
+def has_papers_shape(model: ModelRecord) -> bool:
+    """True for the paper's number of word pieces, and all channels."""
+    return model.max_seq_length == 64 and model.low_dim <= 0
+
+
+def unmet_conditions(task: str, split: str, pairs: int, model: ModelRecord) -> list[str]:
+    """Return what a score lacks to stand beside the paper's figures."""
+    tables = _tables()
+    compared = "dev" if task == "QNLI" else "test"
+    conditions = {
+        "64 word pieces and all channels": has_papers_shape(model),
+        "a task of its tables": any(task in row for row in tables["scores"].values()),
+        f"the whole {compared} split": split == compared and is_whole(task, split, pairs),
+        "BERT-base or BERT-large": model.encoder.name in BERT_NAMES,
+        "an encoder as published, or fine-tuned on the full NLI sets": (
+            fine_tuning_of(model.encoder) in (None, NLI)
+        ),
+        "a pooling and a flow of its tables": _row_title(task, model.pooling, model.flow)
+        is not None,
+    }
+    return [name for name, is_met in conditions.items() if not is_met]
 
 
 def _row_title(task: str, pooling: str, flow: CalibrationRecord | None) -> str | None:

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
 from bert_flow_tf.data.tasks import get_task
-from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
+from bert_flow_tf.errors import ArgumentError, UserError, exit_status, log_progress, quiet_libraries
 from bert_flow_tf.evaluation.protocols import score_prediction_file
 from bert_flow_tf.evaluation.records import Scores
 from bert_flow_tf.files.json_files import read_json, write_json
@@ -48,7 +48,7 @@ from bert_flow_tf.files.reading import check_local
 from bert_flow_tf.original import records
 from bert_flow_tf.original.folder import RESULT
 from bert_flow_tf.original.paper import FLOW_FLAGS, NLI_FLAGS, Preset
-from bert_flow_tf.original.settings import RunSettings
+from bert_flow_tf.original.settings import RunSettings, TrainingSettings
 from bert_flow_tf.original.start import train_and_score
 from bert_flow_tf.records import BERT_NAMES, made_by
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -115,6 +115,26 @@ class Outcome(NamedTuple):
     scores: Scores | None
 
 
+class OwnRow(NamedTuple):
+    """A row of one's own: flags that change a flow on the target."""
+
+    name: str
+    flags: dict[str, Any]
+
+    @property
+    def all_flags(self) -> dict[str, Any]:
+        """The given flags, and the others that make the row."""
+        if self.flags.get("flow", 1):
+            return {"flow": 1, **FLOW_FLAGS, **self.flags}
+        # Without a flow, only labels train.
+        return self.flags if self.flags.get("num_examples") else {**_NO_TRAINING, **self.flags}
+
+    @property
+    def trains(self) -> bool:
+        flags = self.all_flags
+        return bool(flags["flow"] or flags.get("num_examples"))
+
+
 class Recipe(NamedTuple):
     """The settings that all stages share."""
 
@@ -127,6 +147,51 @@ class Recipe(NamedTuple):
     with_nli: bool
     folder: pathlib.Path  # the training data, named after the task
     task: ScoredTask | None  # the task to score
+
+    @classmethod
+    def of(
+        cls,
+        task: ScoredTask,
+        *,
+        glue_dir: str | os.PathLike,
+        output_dir: str | os.PathLike,
+        cached_dir: str | os.PathLike | None = None,
+        bert_hub: str | None = None,
+        preprocess_hub: str | None = None,
+        bert_premodels: str | None = None,
+        bert_name: str | None = None,
+        init_checkpoint: str | None = None,
+        seed: int = TrainingSettings.seed,
+        with_nli: bool = True,
+    ) -> "Recipe":
+        """Make a recipe.
+
+        Args:
+          task: the task to score; its source holds the training data.
+          glue_dir: folder that holds MNLI and SNLI.
+          cached_dir: cache of embeddings; by default, `cached_data` in `output_dir`.
+          bert_hub, preprocess_hub: the encoder; by default, demo.
+          bert_premodels, bert_name: folder of TF1 checkpoints, and the name of one, instead.
+          init_checkpoint: checkpoint to start from; by default, the encoder's weights.
+
+        Raises:
+          ArgumentError: the encoder's name or folder is wrong.
+        """
+        name, flags = _encoder(bert_hub, preprocess_hub, bert_premodels, bert_name)
+        if init_checkpoint:
+            flags["init_checkpoint"] = init_checkpoint
+        output_dir = pathlib.Path(output_dir)
+        return cls(
+            encoder_name=name,
+            encoder_flags=flags,
+            glue_dir=pathlib.Path(glue_dir),
+            output_dir=output_dir,
+            cached_dir=pathlib.Path(cached_dir or output_dir / "cached_data"),
+            seed=seed,
+            with_nli=with_nli,
+            folder=pathlib.Path(task.source),
+            task=task,
+        )
 
     def nli(self) -> list[Stage]:
         flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
@@ -147,6 +212,18 @@ class Recipe(NamedTuple):
         flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
         name = f"_{self.folder.name}_{pooling}_flow{suffix}"
         return self._stage(learn, name, flags, train=True), self._stage(score, name, flags)
+
+    def row(self, row: Preset | OwnRow) -> tuple[Stage, ...]:
+        """Return the stages of a row; the last one scores it."""
+        if isinstance(row, Preset):
+            return self.preset(row)
+        flags = row.all_flags
+        title = f"{self.folder.name}, {row.name}, seed {self.seed}"
+        name = f"_{self.folder.name}_row_{row.name}"
+        scored = self._stage(title, name, flags)
+        if not row.trains:
+            return (scored,)
+        return self._stage(f"{title}: learn", name, flags, train=True), scored
 
     def preset(self, preset: Preset) -> tuple[Stage, ...]:
         title, pooling = f"{self.folder.name}, {preset.name}, seed {self.seed}", preset.pooling
@@ -201,26 +278,35 @@ def recipe_stages(recipe: Recipe) -> list[Stage]:
     ]
 
 
-def read_environment(environ: Mapping[str, str], task: ScoredTask | None = None) -> Recipe:
-    """Read the recipe from environment variables; `task` overrides TASK_NAME."""
+def read_environment(environ: Mapping[str, str]) -> Recipe:
+    """Read the recipe from environment variables."""
     values = {name: value for name, value in environ.items() if value}
-    name, flags = _encoder(values)
-    if checkpoint := values.get("INIT_CKPT"):
-        flags["init_checkpoint"] = checkpoint
     seed = matching(
         values, "RANDOM_SEED", "1234", "[0-9]{1,9}", "a whole number from 0 to 999999999"
     )
     skip_nli = matching(values, "SKIP_NLI", "0", "[01]", "0 or 1")
     for variable in ("OUTPUT_PARENT_DIR", "CACHED_DIR"):
         check_local(values.get(variable, ""), variable)
-    output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
-    cached_dir = pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data")
-    glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
-    task = task or read_task(get_task(values.get("TASK_NAME", "STS-B")).name, glue_dir=glue_dir)
-    folder = pathlib.Path(task.source)
-    return Recipe(
-        name, flags, glue_dir, output_dir, cached_dir, int(seed), skip_nli == "0", folder, task
-    )
+    glue_dir = values.get("GLUE_DIR") or sample_glue_dir()
+    task = read_task(get_task(values.get("TASK_NAME", "STS-B")).name, glue_dir=glue_dir)
+    try:
+        return Recipe.of(
+            task,
+            glue_dir=glue_dir,
+            output_dir=values.get("OUTPUT_PARENT_DIR", "exp"),
+            cached_dir=values.get("CACHED_DIR"),
+            bert_hub=values.get("BERT_HUB"),
+            preprocess_hub=values.get("PREPROCESS_HUB"),
+            bert_premodels=values.get("BERT_PREMODELS"),
+            bert_name=values.get("BERT_NAME"),
+            init_checkpoint=values.get("INIT_CKPT"),
+            seed=int(seed),
+            with_nli=skip_nli == "0",
+        )
+    except ArgumentError as error:
+        # A variable has the argument's name in capitals.
+        name, colon, reason = str(error).partition(":")
+        raise UserError(f"{name.upper()}{colon}{reason}") from error
 
 
 def matching(
@@ -233,27 +319,40 @@ def matching(
     return value
 
 
-def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    hub, premodels = values.get("BERT_HUB"), values.get("BERT_PREMODELS")
-    known = _PREMODELS if premodels else BERT_NAMES
-    if hub is None and (premodels or "BERT_NAME" in values):
-        name = matching(
-            values, "BERT_NAME", "base", "|".join(known), f"{', '.join(known)} (or BERT_PREMODELS)"
-        )
-        folder = pathlib.Path(premodels or "") / _PREMODELS[name]
-        if premodels and not folder.is_dir():
-            raise UserError(
-                f"BERT_PREMODELS: no folder {folder}, expected the TF1 checkpoint of BERT {name}"
-            )
-        if premodels:
-            return name, {flag: str(folder / file) for flag, file in _TF1_FILES.items()}
+def _encoder(
+    hub: str | None, preprocess_hub: str | None, premodels: str | None, name: str | None
+) -> tuple[str, dict[str, Any]]:
+    """Return the encoder's name in folders, and its flags of `run_siamese`."""
+    if hub is None and premodels:
+        return _tf1_encoder(premodels, name or "base")
+    if hub is None and name:
+        check_encoder_name(name, BERT_NAMES, " (large-wwm needs TF1 checkpoints)")
         hub = name
+    hub = hub or "demo"
     # For example, …/bert_en_uncased_L-12_H-768_A-12/4 gives the name
     # bert_en_uncased_L-12_H-768_A-12_4.
-    parts = os.path.abspath(hub or "demo").split("?")[0].split("/")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join(parts[-2 if parts[-1].isdigit() else -1 :]))
-    flags = {"bert_hub": hub or "demo", "preprocess_hub": values.get("PREPROCESS_HUB")}
-    return name, {flag: value for flag, value in flags.items() if value}
+    parts = os.path.abspath(hub).split("?")[0].split("/")
+    last = "_".join(parts[-2 if parts[-1].isdigit() else -1 :])
+    flags = {"bert_hub": hub}
+    if preprocess_hub:
+        flags["preprocess_hub"] = preprocess_hub
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", last), flags
+
+
+def _tf1_encoder(premodels: str, name: str) -> tuple[str, dict[str, Any]]:
+    check_encoder_name(name, _PREMODELS)
+    folder = pathlib.Path(premodels) / _PREMODELS[name]
+    if not folder.is_dir():
+        raise ArgumentError(
+            f"bert_premodels: no folder {folder}, expected the TF1 checkpoint of BERT {name}"
+        )
+    return name, {flag: str(folder / file) for flag, file in _TF1_FILES.items()}
+
+
+def check_encoder_name(name: str, known: Iterable[str], hint: str = "") -> None:
+    """Raise `ArgumentError` if a BERT has no such name."""
+    if name not in known:
+        raise ArgumentError(f"bert_name: found {name!r}, expected {', '.join(known)}{hint}")
 
 
 def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outcome]:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
@@ -9,7 +10,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from bert_flow_tf.calibration.comparison import Comparison
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, suggest_file
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.records import IsotropyResults, Scores
 from bert_flow_tf.files.json_files import Count, read_json
@@ -22,6 +23,13 @@ SCORES_FILE = "recipe_scores.json"
 REPRODUCTION_FILE = "reproduction.json"
 # If several of these in a folder score a task, the last one counts.
 _RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE)
+_OF_ONE_RUN = {*_RESULT_FILES} - {EVALUATION_FILE}
+# The records of predictions beside them, see `original.folder`.
+_PREDICTIONS = re.compile(
+    r"((?P<checkpoint>model\.ckpt-\d+)\.)?(test|dev|full)_(results|pooled)\.json"
+)
+_NOT_SCORED = "trained, but not scored; predict, or use bert-flow evaluate"
+_NO_GOLD = "predictions without gold scores, or of an older version; predict again"
 _EXPECTED = (
     "a run, results of bert-flow evaluate, reproduce, compare, isotropy or verify, or a "
     "folder of these"
@@ -35,6 +43,7 @@ class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
     task: str
     splits: list[str]
     pairs: Count
+    scores: TaskScores | None = None  # None without gold scores
 
 
 class Summary(NamedTuple):
@@ -114,44 +123,103 @@ class Source(NamedTuple):
     result: Result
 
 
-def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
-    """Return the result files of each path in order.
+class LeftOut(NamedTuple):
+    """A file or folder that a report does not show."""
+
+    path: pathlib.Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"left out: {self.path}: {self.reason}"
+
+
+class FoundResults(NamedTuple):
+    """The results in files and folders, in order."""
+
+    sources: list[Source]
+    left_out: list[LeftOut]
+
+
+def find_results(runs: Iterable[str | os.PathLike]) -> FoundResults:
+    """Return the results of each path.
 
     If a folder has no results, the files and folders directly in it are searched.
 
     Raises:
-      UserError: a path has no results, or a file cannot be read.
+      UserError: a path is missing or has no results, or a file cannot be read.
     """
     sources: list[Source] = []
+    left_out: list[LeftOut] = []
     for path in map(pathlib.Path, runs):
-        found = _sources(path)
-        for child in sorted(path.iterdir()) if path.is_dir() and not found else ():
-            if not child.name.startswith(".") and (child.is_dir() or child.suffix == ".json"):
-                found += _sources(child)
-        if not found:
-            raise ArgumentError(f"runs: {path}: found no results, expected {_EXPECTED}")
-        sources += found
-    return sources
+        if not path.exists():
+            raise ArgumentError(f"runs: {path}: no such file or folder{suggest_file(path)}")
+        found = _results_of(path)
+        if not found.sources:
+            reasons = [f"{one.path}: {one.reason}" for one in found.left_out]
+            why = f" ({reasons[0]}; {len(reasons)} left out)" if reasons else ""
+            raise ArgumentError(f"runs: {path}: found no results{why}, expected {_EXPECTED}")
+        sources += found.sources
+        left_out += found.left_out
+    return FoundResults(sources, left_out)
 
 
-def _sources(path: pathlib.Path) -> list[Source]:
+def _results_of(path: pathlib.Path) -> FoundResults:
+    """Return the results of a file, or of all in a folder."""
+    if not path.is_dir():
+        result = read_result(path) if path.is_file() else None
+        return _scored_or_left_out([] if result is None else [_source(path, result)])
+    files = _result_files(path)
+    # A folder with no other of these files may hold other evaluations, so each of its files is
+    # read.
+    if is_run(path) or any(file.name in _OF_ONE_RUN for file in files):
+        return _results_in(path, files)
     sources: list[Source] = []
-    files = (
-        [path]
-        if path.is_file()
-        else [path / name for name in _RESULT_FILES if (path / name).is_file()]
-    )
-    # A folder with only this file may hold other evaluations, so the caller reads each of its
-    # files.
-    for file in files if files != [path / EVALUATION_FILE] else ():
-        result = read_result(file)
-        if result is not None and not isinstance(result, Predictions):
-            sources.append(
-                Source(str(file.parent if file.name in _RESULT_FILES else file), file, result)
-            )
-    if not sources and is_run(path):
-        raise UserError(
-            f"{path}: found a run without results, expected a finished one, or {EVALUATION_FILE} "
-            "in it"
-        )
-    return sources
+    left_out: list[LeftOut] = []
+    for child in sorted(path.iterdir()):
+        if child.name.startswith(".") or not (child.is_dir() or child.suffix == ".json"):
+            continue
+        found = _results_in(child, _result_files(child)) if child.is_dir() else _results_of(child)
+        sources += found.sources
+        left_out += found.left_out
+        if not (found.sources or found.left_out):
+            left_out.append(LeftOut(child, "no results of bert-flow"))
+    return FoundResults(sources, left_out)
+
+
+def _result_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Return a folder's results; later ones replace scores of earlier ones."""
+    predictions = (one for one in folder.iterdir() if _PREDICTIONS.fullmatch(one.name))
+    named = (folder / name for name in _RESULT_FILES)
+    return [*sorted(predictions), *(one for one in named if one.is_file())]
+
+
+def _results_in(folder: pathlib.Path, files: Sequence[pathlib.Path]) -> FoundResults:
+    results = [(file, read_result(file)) for file in files]
+    found = _scored_or_left_out([_source(file, one) for file, one in results if one is not None])
+    if not (found.sources or found.left_out) and is_run(folder):
+        return FoundResults([], [LeftOut(folder, "training has not finished")])
+    return found
+
+
+def _source(file: pathlib.Path, result: Result) -> Source:
+    name = _PREDICTIONS.fullmatch(file.name)
+    if isinstance(result, Predictions) and name:
+        return Source(", ".join(filter(None, [str(file.parent), name["checkpoint"]])), file, result)
+    return Source(str(file.parent if file.name in _RESULT_FILES else file), file, result)
+
+
+def _scored_or_left_out(found: Sequence[Source]) -> FoundResults:
+    """Leave out what has no figures: a training, and predictions without scores."""
+    sources: list[Source] = []
+    left_out: list[LeftOut] = []
+    has_scores = any(isinstance(one.result, Scores) for one in found)
+    for source in found:
+        if isinstance(source.result, TrainingResults):
+            if len(found) == 1:
+                left_out.append(LeftOut(source.path.parent, _NOT_SCORED))
+        elif isinstance(source.result, Predictions) and source.result.scores is None:
+            if not has_scores:
+                left_out.append(LeftOut(source.path, _NO_GOLD))
+        else:
+            sources.append(source)
+    return FoundResults(sources, left_out)

@@ -36,9 +36,22 @@ _COMPARED = (
 )
 
 
-def scores_table(result: Result) -> Table:
-    """Return `rows_table` of one result's scores."""
-    return rows_table(score_rows([Source("", pathlib.Path(), result)]))
+def scores_table(result: Result, *, explain_paper: bool = False) -> Table:
+    """Return `rows_table` of one result's scores.
+
+    `explain_paper` adds a note if no score can stand beside the paper's.
+    """
+    rows = score_rows([Source("", pathlib.Path(), result)])
+    return with_paper_note(rows_table(rows), rows) if explain_paper else rows_table(rows)
+
+
+def with_paper_note(table: Table, rows: Sequence[ScoreRow]) -> Table:
+    """Add a note that says why the paper's column is missing."""
+    if any(row.published.paper is not None for row in rows):
+        return table
+    unmet = dict.fromkeys(one for row in rows for one in row.unmet)
+    note = f"No column of the paper: needs {'; '.join(unmet) or 'a row of its tables'}."
+    return dataclasses.replace(table, notes=[*table.notes, note])
 
 
 def rows_table(rows: Sequence[ScoreRow]) -> Table:
@@ -119,7 +132,8 @@ def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
     ):
         yield verdict_table(claims)
     if rows:
-        yield dataclasses.replace(table := rows_table(rows), notes=[_COMPARED, *table.notes])
+        table = with_paper_note(rows_table(rows), rows)
+        yield dataclasses.replace(table, notes=[_COMPARED, *table.notes])
     for source in sources:
         if isinstance(source.result, Comparison):
             table = comparison_table(source.result, _table5(source.result))

@@ -9,8 +9,14 @@ import msgspec
 from bert_flow_tf.data.scored_tasks import task_title
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.records import Scores
-from bert_flow_tf.original.paper import Published, is_whole, published_figures
-from bert_flow_tf.original.records import Reproduction, Source, summarize
+from bert_flow_tf.original.paper import (
+    Published,
+    has_papers_shape,
+    is_whole,
+    published_figures,
+    unmet_conditions,
+)
+from bert_flow_tf.original.records import Predictions, Reproduction, Source, summarize
 from bert_flow_tf.records import ModelRecord, Result
 
 
@@ -35,6 +41,7 @@ class ScoreRow:
     all_pairs_x100: float | None = None
     pearson: float | None = None  # mean over seeds
     baseline: "ScoreRow | None" = None
+    unmet: Sequence[str] = ()  # what a comparison with the paper lacks
 
     @property
     def key(self) -> tuple[str, str, str, str | None, int]:
@@ -65,6 +72,9 @@ def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
             for name, runs in rows.items():
                 scored = [(run.model, run.scores) for run in runs]
                 yield _task_row(scored, f"{label}, {name}" if label else name)
+    elif isinstance(result, Predictions):
+        if result.scores is not None:
+            yield _task_row([(result.model, result.scores)], label)
     elif isinstance(result, Scores):
         plain, before = (
             msgspec.structs.replace(result.model, flow=None),
@@ -84,11 +94,7 @@ def _task_row(runs: Sequence[tuple[ModelRecord, TaskScores]], name: str) -> Scor
     model, first = runs[0]
     task, protocol = task_title(first.title), "wmean" if len(first.by_protocol) > 1 else "all"
     published = Published()
-    if (
-        model.max_seq_length == 64
-        and model.low_dim <= 0
-        and is_whole(task, first.split, first.pairs)
-    ):
+    if has_papers_shape(model) and is_whole(task, first.split, first.pairs):
         published = published_figures(task, first.split, model.pooling, model.flow, model.encoder)
     pearson = [
         scores.by_metric["pearson"][protocol] for _, scores in runs if "pearson" in scores.by_metric
@@ -109,6 +115,7 @@ def _task_row(runs: Sequence[tuple[ModelRecord, TaskScores]], name: str) -> Scor
         all_pairs_x100=statistics.fmean(pooled) if pooled else None,
         pearson=statistics.fmean(pearson) if pearson else None,
         published=published,
+        unmet=unmet_conditions(task, first.split, first.pairs, model),
     )
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,25 +10,28 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_flow_tf.data.scored_tasks import splits_as_task
 from bert_flow_tf.data.tasks import concatenate, get_task, read_split
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.protocols import TaskScores, score_task
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
 from bert_flow_tf.original import build, pairs, provenance
+from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
 from bert_flow_tf.original.folder import DEV_RESULTS_FILE, RESULT, write_result
 from bert_flow_tf.original.records import Predictions
-from bert_flow_tf.original.scoring import Trained, evaluate, prediction_lines
+from bert_flow_tf.original.scoring import PairScorer, evaluate, prediction_lines
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
-from bert_flow_tf.original.train import Trainer, compiled_model, new_batches
+from bert_flow_tf.original.train import compiled_model, new_batches, train_steps
 from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training, made_by
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.devices import Workers, configure_devices
 from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, model_at, read_config
-from bert_flow_tf.training.resumable import Stages
-from bert_flow_tf.training.run_folder import check_run, differences, run_step, start_run
+from bert_flow_tf.training.resumable import ResumableRun, Stages
+from bert_flow_tf.training.run_folder import KEEP_CHECKPOINT_MAX, differences, run_step
 
 
 class Run:
@@ -58,16 +62,7 @@ class Run:
         assert self._folder is not None, "only SentEval scores a checkpoint without a run"
         return self._folder
 
-    def check(self, config: RunConfig) -> bool:
-        """Return True to resume the run, False to start it; see `training.run_folder.check_run`."""
-        missing = [
-            path
-            for name in self.settings.scoring.files
-            if not (path := self.folder / name).exists()
-        ]
-        return check_run(self.folder, config, self.settings.overwrite, missing)
-
-    def train(self) -> Trained:
+    def train(self) -> PairScorer:
         """Train or resume the run.
 
         Raises:
@@ -76,53 +71,83 @@ class Run:
           KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
         """
         with self.workers.noticing_lost_worker():
-            return self._train(Stages())
+            return self._train_or_resume(Stages())
 
-    def _train(self, stages: Stages) -> Trained:
-        settings, training, is_chief = self.settings, self.settings.training, self.workers.is_chief
-        source = resolve_run_encoder(**settings.model.encoder_arguments)
-        tokenizer, length = source.tokenizer(), settings.model.max_seq_length
-        labelled = settings.losses.num_examples
+    def _train_or_resume(self, stages: Stages) -> PairScorer:
+        training = self.settings.training
+        source = resolve_run_encoder(**self.settings.model.encoder_arguments)
+        tokenizer = source.tokenizer()
         found, count = pairs.read_training_data(
-            settings.data, tokenizer, length, labelled, training.seed
+            self.settings.data,
+            tokenizer,
+            self.settings.model.max_seq_length,
+            self.settings.losses.num_examples,
+            training.seed,
         )
-        config, total = (
-            self.config(source, count, pairs.fingerprint(found)),
-            training.total_steps(count),
+        config = self.config(source, count, pairs.fingerprint(found))
+        run = ResumableRun(
+            self.folder, config, self.workers, stages, overwrite=self.settings.overwrite
         )
-        resumed = is_chief and self.check(config)
-        with self.workers.strategy.scope():
-            model = compiled_model(
-                source, config, settings.model.init_checkpoint, settings.losses, training, total
-            )
-        if is_chief and not resumed:
-            start_run(self.folder, config, settings.overwrite, RESULT)
-        trainer = Trainer(self.folder, config, model, training, self.workers)
-        cache_dir = settings.model.cached_dir or self.folder
-        stages.end("load")
-        trained = self._trained(
-            model, trainer.record, trainer.step, None if config.encoder_trained else cache_dir
+        model = self._opened_model(run, source, count)
+        cache_dir = self.settings.model.cached_dir or self.folder
+        scorer = self._scorer(
+            model, config.model, run.step, None if config.encoder_trained else cache_dir
         )
-        if not trainer.is_finished():
+        if not run.is_finished():
             order = functools.partial(
                 pairs.ordered, len(found.labels), training.train_batch_size, training.seed
             )
             batches = new_batches(
-                model, tokenizer, found, order, settings.model, training, cache_dir
+                model, tokenizer, found, order, self.settings.model, training, cache_dir
             )
             if training.cache_embeddings:
                 stages.end("embed")
-            trainer.begin(batches)
-            size = training.train_batch_size
-            logging.info(
-                "***** Running training *****\n  %d examples, %d steps of %d", count, total, size
-            )
-            trainer.fit(total, max(1, count // size), lambda: self.dev_score(trained))
-            stages.end("train")
-            trainer.finish(stages)
-        return trained._replace(record=trainer.record, step=trainer.step)
+            train_steps(run, model, batches, training, count, lambda: self.dev_score(scorer))
+            run.finish()
+        # Only the chief knows the checkpoint; it alone evaluates and predicts.
+        checkpoint = run.last_checkpoint
+        record = model_at(config, checkpoint) if checkpoint else config.model
+        return scorer._replace(record=record, step=run.step)
 
-    def load(self, checkpoint_name: str | None = None) -> Trained:
+    def _opened_model(
+        self, run: ResumableRun, source: EncoderSource, num_examples: int
+    ) -> SiameseBertFlow:
+        """Check and open the run; return its model at the last checkpoint."""
+        settings = self.settings
+        total_steps = settings.training.total_steps(num_examples)
+        continues = self.workers.is_chief and can_continue(self.folder, run.config, settings)
+        if not continues:
+            run.check(self._missing_results())
+        with self.workers.strategy.scope():
+            model = compiled_model(
+                source,
+                run.config,
+                settings.model.init_checkpoint,
+                settings.losses,
+                settings.training,
+                total_steps,
+            )
+        if continues:
+            continue_run(self.folder, run.config, settings, num_examples)
+            run.check(self._missing_results())
+        run.open(
+            kept=KEEP_CHECKPOINT_MAX,
+            replaced=RESULT,
+            optimizer=model.optimizer,
+            flow_optimizer=model.flow_optimizer,
+            **build.checkpoint_parts(model, run.config.encoder_trained),
+        )
+        if settings.losses.encoder_is_frozen:
+            # Checkpoints also hold the first rate of the optimiser that takes no step, and a run
+            # with more epochs has another one.
+            model.optimizer._compute_current_learning_rate()
+        return model
+
+    def _missing_results(self) -> list[pathlib.Path]:
+        paths = [self.folder / name for name in self.settings.scoring.files]
+        return [path for path in paths if not path.exists()]
+
+    def load(self, checkpoint_name: str | None = None) -> PairScorer:
         """Load a checkpoint, by default the latest, or an untrained encoder.
 
         Raises:
@@ -156,39 +181,53 @@ class Run:
             if checkpoint
             else (config.model, 0)
         )
-        return self._trained(
+        return self._scorer(
             model, record, step, None if config.encoder_trained else self.settings.model.cached_dir
         )
 
-    def evaluate(self, trained: Trained) -> None:
+    def evaluate(self, scorer: PairScorer) -> None:
         """Evaluate on dev and write `eval_results.txt`, one `name = value` per line."""
-        results = self.evaluated(trained) | {"global_step": trained.step}
+        results = self.evaluated(scorer) | {"global_step": scorer.step}
         text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
         logging.info("***** Eval results *****\n%s", text)
         write_result(self.folder / DEV_RESULTS_FILE, text, self.settings.overwrite)
 
-    def predict(self, trained: Trained) -> None:
+    def predict(self, scorer: PairScorer) -> None:
         """Write a cosine per pair or, with `predict_pool`, both embeddings as JSON."""
         scoring, task = self.settings.scoring, self.task
         if scoring.eval_checkpoint_name:
-            trained = self.load(scoring.eval_checkpoint_name)
+            scorer = self.load(scoring.eval_checkpoint_name)
         splits = scoring.prediction_splits
         examples = concatenate(
             [read_split(task, self.settings.data.data_dir, split) for split in splits]
         )
-        lines = prediction_lines(trained.outputs(examples, task), scoring.predict_pool)
-        made, count = made_by("run_siamese"), len(examples)
+        outputs = scorer.outputs(examples, task)
+        lines = prediction_lines(outputs, scoring.predict_pool)
         record = Predictions(
-            made_by=made, model=trained.record, task=task.name, splits=list(splits), pairs=count
+            made_by=made_by("run_siamese"),
+            model=scorer.record,
+            task=task.name,
+            splits=list(splits),
+            pairs=len(examples),
+            scores=self._scores(outputs["cos_similarity"], splits),
         )
         path = self.folder / scoring.prediction_file
         write_result(path, "".join(f"{line}\n" for line in lines), self.settings.overwrite, record)
         logging.info("%d pairs to %s", len(lines), path)
 
-    def dev_score(self, trained: Trained) -> float:
+    def _scores(self, cosines: np.ndarray, splits: Sequence[str]) -> TaskScores | None:
+        """Return the scores of cosines, or None without gold scores."""
+        try:
+            task = splits_as_task(self.task, self.settings.data.data_dir, splits)
+            return score_task(task, [cosines])
+        except UserError as error:
+            logging.info("Predictions are not scored: %s", error)
+            return None
+
+    def dev_score(self, scorer: PairScorer) -> float:
         """Return the score on dev by which `--early_stopping` decides."""
         return float(
-            self.evaluated(trained)["eval_pearsonr" if self.task.is_regression else "eval_accuracy"]
+            self.evaluated(scorer)["eval_pearsonr" if self.task.is_regression else "eval_accuracy"]
         )
 
     def config(
@@ -250,17 +289,17 @@ class Run:
     def _num_labels(self) -> int | None:
         return None if self.task.is_regression else len(self.task.label_names)
 
-    def _trained(
+    def _scorer(
         self, model: SiameseBertFlow, record: ModelRecord, step: int, cache_dir: AnyPath | None
-    ) -> Trained:
+    ) -> PairScorer:
         settings = self.settings.model
-        return Trained(
+        return PairScorer(
             model, record, step, settings.max_seq_length, settings.pad_to_max_seq_length, cache_dir
         )
 
-    def evaluated(self, trained: Trained) -> dict[str, np.float32]:
+    def evaluated(self, scorer: PairScorer) -> dict[str, np.float32]:
         dev = read_split(self.task, self.settings.data.data_dir, "dev")
-        return evaluate(trained, self.task, dev, self.settings.scoring)
+        return evaluate(scorer, self.task, dev, self.settings.scoring)
 
     def _untrained_encoder(self) -> EncoderSource:
         if self._folder and (checkpoints := sorted(self._folder.glob("*.index"))):

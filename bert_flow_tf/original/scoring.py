@@ -21,7 +21,7 @@ from bert_flow_tf.records import ModelRecord
 _PAIRS_PER_BATCH = 1024
 
 
-class Trained(NamedTuple):
+class PairScorer(NamedTuple):
     """A trained or loaded model, which computes outputs for pairs.
 
     A frozen encoder's embeddings are cached in `cache_dir`, if it is given.
@@ -61,10 +61,10 @@ class Trained(NamedTuple):
 
 
 def evaluate(
-    trained: Trained, task: Task, examples: Examples, settings: ScoringSettings
+    scorer: PairScorer, task: Task, examples: Examples, settings: ScoringSettings
 ) -> dict[str, np.float32]:
     """Return the original's metrics of a model on examples."""
-    outputs, labels = trained.outputs(examples, task), scaled_labels(examples, task)
+    outputs, labels = scorer.outputs(examples, task), scaled_labels(examples, task)
     loss = outputs["example_loss"]
     results = {"eval_loss": np.mean(loss)}
     if task.is_regression:

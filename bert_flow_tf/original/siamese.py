@@ -74,6 +74,11 @@ class SiameseBertFlow(tf_keras.Model):
             else []
         )
 
+    @property
+    def learned_variables(self) -> list[tf.Variable]:
+        """The variables of both optimisers."""
+        return self.supervised_variables + self.flow_variables
+
     def compile(self, optimizer: Any, flow_optimizer: Any = None, **kwargs: Any) -> None:
         """Set both optimisers and build them, so that they can be restored."""
         super().compile(optimizer=optimizer, **kwargs)

@@ -6,53 +6,72 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from bert_flow_tf.data.tasks import get_task, read_split, task_folder
+from bert_flow_tf.data.pair_files import Task
+from bert_flow_tf.data.tasks import check_task_folder, get_task, read_split
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import ArgumentError, suggest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.original.settings import RunSettings
+from bert_flow_tf.original.settings import ModelSettings, RunSettings, ScoringSettings
+from bert_flow_tf.settings import flow_config
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.records import is_run
 from bert_flow_tf.training.run_folder import locked_run
 
 if TYPE_CHECKING:
-    from bert_flow_tf.original.scoring import Trained
+    from bert_flow_tf.original.scoring import PairScorer
 
 
 def check(settings: RunSettings) -> None:
     """Raise `UserError` for an unknown name or an unreadable file."""
-    data, model, scoring, training = (
-        settings.data,
-        settings.model,
-        settings.scoring,
-        settings.training,
-    )
+    task = get_task(settings.data.task_name)
+    check_model(settings.model)
+    check_flow_is_trained(settings)
+    check_task_folder(task, settings.data.data_dir)
+    check_scoring(settings.scoring, task)
+    check_dev_split(settings, task)
+    check_prediction_splits(settings, task)
+
+
+def check_model(model: ModelSettings) -> None:
+    """Raise `UserError` for an unknown encoder, pooling, flow or checkpoint."""
     check_handle(model.bert_hub, "bert_hub")
     check_handle(model.preprocess_hub, "preprocess_hub")
     check_pooling(model.sentence_embedding_type)
-    _ = model.flow_config
+    if model.flow:
+        flow_config(model.flow_model_config)
     if model.init_checkpoint:
         checkpoint_prefix(model.init_checkpoint)
-    check_flow_is_trained(settings)
-    task, stops_early = get_task(data.task_name), training.do_train and training.early_stopping
-    task_folder(task, data.data_dir)
+
+
+def check_scoring(scoring: ScoringSettings, task: Task) -> None:
+    """Raise `ArgumentError` if a task cannot be scored as the flags say."""
     if scoring.do_predict and not task.is_regression:
         raise ArgumentError(
             f"do_predict: found task {task.name}, expected one scored by similarity"
         )
     if scoring.auc and task.metric != "auc":
         raise ArgumentError(f"auc: found task {task.name}, expected one with two labels")
-    if (
-        (scoring.do_eval or stops_early)
-        and not read_split(task, data.data_dir, "dev").has_labels
-        and stops_early
-    ):
+
+
+def check_dev_split(settings: RunSettings, task: Task) -> None:
+    """Raise `UserError` if the dev set is needed and cannot be used."""
+    training = settings.training
+    stops_early = training.do_train and training.early_stopping
+    if not (settings.scoring.do_eval or stops_early):
+        return
+    dev = read_split(task, settings.data.data_dir, "dev")
+    if stops_early and not dev.has_labels:
         raise ArgumentError(
             f"early_stopping: found task {task.name}, expected one whose dev set has scores"
         )
-    for split in scoring.prediction_splits if scoring.do_predict else ():
-        read_split(task, data.data_dir, split)
+
+
+def check_prediction_splits(settings: RunSettings, task: Task) -> None:
+    """Raise `UserError` if a split to predict cannot be read."""
+    if settings.scoring.do_predict:
+        for split in settings.scoring.prediction_splits:
+            read_split(task, settings.data.data_dir, split)
 
 
 def check_flow_is_trained(settings: RunSettings) -> None:
@@ -75,7 +94,7 @@ def check_flow_is_trained(settings: RunSettings) -> None:
 
 
 def train_and_score(
-    settings: RunSettings, score: "Callable[[Trained], None] | None" = None
+    settings: RunSettings, score: "Callable[[PairScorer], None] | None" = None
 ) -> None:
     """Train, evaluate and predict; call `score` with the model at the end.
 
@@ -94,18 +113,18 @@ def train_and_score(
     with locked_run(folder) if folder and cluster.is_chief else contextlib.nullcontext():
         from bert_flow_tf.original.run import Run
 
-        run, trained = Run(folder, settings, cluster), None
+        run, scorer = Run(folder, settings, cluster), None
         if settings.training.trains:
-            trained = run.train()
+            scorer = run.train()
         elif settings.scoring.scores:
-            trained = run.load()
-        if trained is not None and cluster.is_chief:
+            scorer = run.load()
+        if scorer is not None and cluster.is_chief:
             if settings.scoring.do_eval:
-                run.evaluate(trained)
+                run.evaluate(scorer)
             if settings.scoring.do_predict:
-                run.predict(trained)
+                run.predict(scorer)
             if score is not None:
-                score(trained)
+                score(scorer)
         # Wait for all workers, because the others would report a worker that ended earlier as lost.
         run.workers.from_chief()
     if folder:

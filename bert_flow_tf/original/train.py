@@ -1,33 +1,26 @@
 """Train or resume a run's model."""
 
 import functools
-import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from absl import logging
 
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import dropout_batcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.original.build import build_model, checkpoint_parts, load_init_checkpoint
+from bert_flow_tf.original.build import build_model, load_init_checkpoint
 from bert_flow_tf.original.cache import cached_embeddings
-from bert_flow_tf.original.pairs import Pairs, embedded_batches, token_batches
+from bert_flow_tf.original.pairs import TokenizedPairs, embedded_batches, token_batches
 from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.training import callbacks
-from bert_flow_tf.training.devices import Workers
-from bert_flow_tf.training.records import RunConfig, model_at
-from bert_flow_tf.training.resumable import Stages, write_results
-from bert_flow_tf.training.run_folder import (
-    CHECKPOINT_NAME,
-    KEEP_CHECKPOINT_MAX,
-    TRAIN_RESULTS_FILE,
-)
+from bert_flow_tf.training.records import RunConfig
+from bert_flow_tf.training.resumable import ResumableRun
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
 # A `Batches` function takes the number of steps, the steps to skip and this worker's rows of each
@@ -35,97 +28,63 @@ from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 Batches = Callable[[int, int, slice], tf.data.Dataset]
 
 
-class Trainer:
-    """Train a run's model from its last checkpoint, together with other workers.
+def train_steps(
+    run: ResumableRun,
+    model: SiameseBertFlow,
+    batches: Batches,
+    training: TrainingSettings,
+    num_examples: int,
+    dev_score: Callable[[], float],
+) -> None:
+    """Train a run's remaining steps, or until `--early_stopping` ends it.
 
-    All workers must be able to read the run's folder, which the chief writes.
+    Args:
+      num_examples: number of pairs in an epoch.
+      dev_score: function that `--early_stopping` calls at the end of each epoch.
+
+    Raises:
+      UserError: a loss or gradient is not finite.
+      KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
+    size = training.train_batch_size
+    total = training.total_steps(num_examples)
+    is_chief = run.workers.is_chief
 
-    def __init__(
-        self,
-        folder: pathlib.Path,
-        config: RunConfig,
-        model: SiameseBertFlow,
-        training: TrainingSettings,
-        workers: Workers,
-    ) -> None:
-        self._folder, self._config, self._training, self._workers = (
-            folder,
-            config,
-            training,
-            workers,
-        )
-        self.model, self.record = model, config.model
-        optimizers = {"optimizer": model.optimizer, "flow_optimizer": model.flow_optimizer}
-        parts = checkpoint_parts(model, config.encoder_trained)
-        self._checkpoints = callbacks.Checkpoints(
-            folder, KEEP_CHECKPOINT_MAX, **optimizers, **parts
-        )
-        self._restored = self._checkpoints.restore() if workers.is_chief else None
+    def initialize() -> None:
+        # Like the original's hook, embed each pair's first sentence, with dropout; training skips
+        # this batch.
+        inputs, _ = next(iter(batches(1, 0, slice(None))))
+        model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
 
-    @property
-    def step(self) -> int:
-        return int(self._checkpoints.step)
-
-    def is_finished(self) -> bool:
-        """True if the run was trained before; all workers must call this."""
-        if self._restored:
-            self.record = model_at(self._config, self._restored)
-        return bool(self._workers.from_chief(int((self._folder / TRAIN_RESULTS_FILE).exists())))
-
-    def begin(self, batches: Batches) -> None:
-        """Write the first checkpoint; let all workers start from the last one."""
-        self._batches = batches
-        if self._workers.is_chief and not self._restored:
-            if self._training.flow_ddi:
-                # Like the original's hook, embed each pair's first sentence, with dropout; training
-                # skips this batch.
-                inputs, _ = next(iter(batches(1, 0, slice(None))))
-                self.model.flow.initialize_from_data(self.model.embed(inputs, training=True)[::2])
-            self._checkpoints.save()
-        start_step = self._workers.from_chief(self.step)
-        if not self._workers.is_chief:
-            self._checkpoints.restore(str(self._folder / f"{CHECKPOINT_NAME}-{start_step}"))
-
-    def fit(self, total_steps: int, epoch_steps: int, dev_score: Callable[[], float]) -> None:
-        """Train the remaining steps; `dev_score` is for early stopping.
-
-        Raises:
-          UserError: a loss or gradient is not finite.
-          KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
-        """
-        training, workers, step = self._training, self._workers, self._checkpoints.step
-        every, others = training.save_checkpoints_steps, list[tf_keras.callbacks.Callback]()
-        if training.early_stopping:
-            every, path = epoch_steps, self._folder / "early_stopping.json"
-            stopping = callbacks.EarlyStopping(
-                step, every, path, dev_score, writes=workers.is_chief
-            )
-            # Check now, because a run may have been killed after its last checkpoint and before its
-            # last score.
-            if stopping.should_stop():
-                return
-            others = [stopping]
-        if workers.is_chief:
-            others.insert(
-                0, callbacks.Progress(step, total_steps, self._folder, training.log_every_step)
-            )
-        learned = self.model.supervised_variables + self.model.flow_variables
-        steps = callbacks.Steps(self._checkpoints, every, learned, writes=workers.is_chief)
-        skipped, rows = int(training.flow_ddi), workers.cluster.rows(training.train_batch_size)
-        batches = self._batches(total_steps + skipped, self.step + skipped, rows)
-        callbacks.fit(self.model, workers.distributed(batches), total_steps, steps, others)
-
-    def finish(self, stages: Stages) -> None:
-        """Write the run's results."""
-        if self._workers.is_chief:
-            self.record = write_results(self._config, self._checkpoints, stages, {}).model
+    run.begin(initialize if training.flow_ddi else None)
+    logging.info(
+        "***** Running training *****\n  %d examples, %d steps of %d", num_examples, total, size
+    )
+    step = run.checkpoints.step
+    save_every = training.save_checkpoints_steps
+    others: list[tf_keras.callbacks.Callback] = []
+    if training.early_stopping:
+        save_every = max(1, num_examples // size)
+        path = run.folder / "early_stopping.json"
+        stopping = callbacks.EarlyStopping(step, save_every, path, dev_score, writes=is_chief)
+        # Check now, because a run may have been killed after its last checkpoint and before its
+        # last score.
+        if stopping.should_stop():
+            return
+        others.append(stopping)
+    if is_chief:
+        progress = callbacks.Progress(step, total, run.folder, training.log_every_step)
+        others.insert(0, progress)
+    skipped = int(training.flow_ddi)
+    rows = run.workers.cluster.rows(size)
+    remaining = batches(total + skipped, run.step + skipped, rows)
+    run.fit(model, remaining, total, save_every=save_every, others=others)
 
 
 def new_batches(
     model: SiameseBertFlow,
     tokenizer: Tokenizer,
-    pairs: Pairs,
+    pairs: TokenizedPairs,
     order: Callable[[], tf.data.Dataset],
     settings: ModelSettings,
     training: TrainingSettings,
@@ -164,12 +123,14 @@ def compiled_model(
     total_steps: int,
 ) -> SiameseBertFlow:
     """Return a run's model with its initial weights and both optimisers."""
-    options: dict[str, Any] = {
-        "num_labels": config.num_labels,
-        "losses": losses,
-        "seed": training.seed,
-    }
-    model = build_model(source, config.model, **options, trainable=config.encoder_trained)
+    model = build_model(
+        source,
+        config.model,
+        num_labels=config.num_labels,
+        losses=losses,
+        seed=training.seed,
+        trainable=config.encoder_trained,
+    )
     loaded = load_init_checkpoint(model, init_checkpoint)
     warmup_steps = int(total_steps * training.warmup_proportion)
     schedule = WarmupLinearDecay(training.learning_rate, total_steps, warmup_steps)

@@ -5,7 +5,7 @@ import math
 import os
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -22,22 +22,19 @@ from bert_flow_tf.encoder.source import EncoderSource, encoder_record
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
-from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.records import MASKED_LM, ModelRecord, Training, made_by
 from bert_flow_tf.training import callbacks
-from bert_flow_tf.training.devices import configure_devices, for_replicas
+from bert_flow_tf.training.cluster import Cluster
+from bert_flow_tf.training.devices import Workers, configure_devices, for_replicas
 from bert_flow_tf.training.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.training.records import RunConfig, TrainingResults, array_digest
-from bert_flow_tf.training.resumable import Stages, write_results
+from bert_flow_tf.training.resumable import ResumableRun, Stages
 from bert_flow_tf.training.run_folder import (
-    TRAIN_RESULTS_FILE,
-    check_run,
     clean_pretraining,
     locked_run,
     pretraining_folder,
     remove_checkpoints,
-    start_run,
 )
 from bert_flow_tf.training.settings import PretrainSettings
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
@@ -45,6 +42,7 @@ from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 # BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces. These
 # shares are cumulative.
 _MASKED, _KEPT = 0.8, 0.9
+_KEPT_CHECKPOINTS = 2
 
 
 def pretrain(
@@ -74,7 +72,6 @@ def pretrain(
     check_installed("official", "models", "pretrain")
     run_dir = pretraining_folder(out_dir)
     stages = Stages()
-    results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
         clean_pretraining(out_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
@@ -82,22 +79,22 @@ def pretrain(
         tokenizer = source.tokenizer()
         pieces = _tokenize(tokenizer, sentences, settings.max_seq_length - 2)
         config = _run_config(source, settings, pieces)
-        resumed = check_run(run_dir, config, overwrite, [out])
+        run = ResumableRun(
+            run_dir, config, Workers(Cluster(), strategy), stages, overwrite=overwrite
+        )
+        run.check([out])
         with strategy.scope():
             model = compiled_model(source, settings)
-        learned = {"encoder": model.encoder.variables_by_name, "head": model.head_variables}
-        checkpoints = callbacks.Checkpoints(run_dir, kept=2, optimizer=model.optimizer, **learned)
-        if not resumed:
-            start_run(run_dir, config, overwrite)
-        checkpoints.restore()
-        stages.end("load")
-        if results_path.exists():
-            results = read_json(results_path, TrainingResults, expected="a finished run's results")
-        else:
+        run.open(
+            kept=_KEPT_CHECKPOINTS,
+            optimizer=model.optimizer,
+            encoder=model.encoder.variables_by_name,
+            head=model.head_variables,
+        )
+        if not run.is_finished():
             hide_bar = None if show_progress_bar is None else not show_progress_bar
-            losses = _fit(model, checkpoints, settings, pieces, tokenizer, hide_bar)
-            stages.end("train")
-            results = write_results(config, checkpoints, stages, losses)
+            run.finish(_train_steps(run, model, settings, pieces, tokenizer, hide_bar))
+        results = run.results()
         _write_encoder(out, model.encoder, source, results)
         remove_checkpoints(run_dir)
         return results
@@ -182,27 +179,63 @@ def compiled_model(source: EncoderSource, settings: PretrainSettings) -> MaskedL
     return model
 
 
-def _fit(
+def _train_steps(
+    run: ResumableRun,
     model: MaskedLanguageModel,
-    checkpoints: callbacks.Checkpoints,
     settings: PretrainSettings,
     pieces: tf.RaggedTensor,
     tokenizer: Tokenizer,
     hide_bar: bool | None,
 ) -> dict[int, float]:
-    count, every, step = int(pieces.nrows()), settings.save_checkpoints_steps, checkpoints.step
+    """Train the remaining steps; return the dev losses by step."""
+    dev, train = _split(pieces, settings)
+    run.begin()
+    step = run.checkpoints.step
+    progress = callbacks.Progress(step, settings.steps, run.folder, 10, hide_bar)
+    dev_loss = _dev_loss_function(model, dev, settings, tokenizer, progress, hide_bar)
+    scores = callbacks.DevScores(
+        step, settings.save_checkpoints_steps, run.folder / "dev_losses.json", dev_loss
+    )
+    others: list[tf_keras.callbacks.Callback] = [progress]
+    if dev.nrows():
+        others.append(scores)
+        scores.on_train_batch_end(0, {})
+    batches = masked_batches(train, tokenizer, settings, skip_steps=run.step)
+    run.fit(
+        model, batches, settings.steps, save_every=settings.save_checkpoints_steps, others=others
+    )
+    if dev.nrows():
+        scores.score()
+    return scores.by_step
+
+
+def _split(
+    pieces: tf.RaggedTensor, settings: PretrainSettings
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Return the held-out rows and those to train on."""
+    count = int(pieces.nrows())
     held_out = min(math.ceil(count * settings.dev_fraction), 1000, count - 1)
     order = np.random.default_rng([settings.seed, 0]).permutation(count)
-    dev, train = (tf.gather(pieces, np.sort(rows)) for rows in (order[:held_out], order[held_out:]))
-    if not checkpoints.latest:
-        checkpoints.save()
-    progress = callbacks.Progress(step, settings.steps, checkpoints.run_dir, 10, hide_bar)
+    dev = tf.gather(pieces, np.sort(order[:held_out]))
+    return dev, tf.gather(pieces, np.sort(order[held_out:]))
+
+
+def _dev_loss_function(
+    model: MaskedLanguageModel,
+    dev: tf.RaggedTensor,
+    settings: PretrainSettings,
+    tokenizer: Tokenizer,
+    progress: callbacks.Progress,
+    hide_bar: bool | None,
+) -> Callable[[], float]:
+    """Return a function that measures and logs the loss on dev."""
     specs = [TOKEN_SPECS, tf.TensorSpec([None, None], tf.int32)]
     token_losses = tf.function(model.token_losses, input_signature=specs, autograph=False)
     dev_batches = [*_dev_batches(dev, tokenizer, settings)]
 
     def dev_loss() -> float:
-        at, losses = int(step), [token_losses(*batch).numpy() for batch in dev_batches]
+        at = int(progress.step)
+        losses = [token_losses(*batch).numpy() for batch in dev_batches]
         loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
         with progress.writer.as_default(step=at):
             tf.summary.scalar("dev_loss", loss)
@@ -214,16 +247,7 @@ def _fit(
             tqdm.write(line, file=sys.stderr)
         return loss
 
-    scores = callbacks.DevScores(step, every, checkpoints.run_dir / "dev_losses.json", dev_loss)
-    others: list[tf_keras.callbacks.Callback] = [progress, scores] if held_out else [progress]
-    if held_out:
-        scores.on_train_batch_end(0, {})
-    batches = masked_batches(train, tokenizer, settings, skip_steps=int(step))
-    steps = callbacks.Steps(checkpoints, every, model.learned_variables)
-    callbacks.fit(model, batches, settings.steps, steps, others)
-    if held_out:
-        scores.score()
-    return scores.by_step
+    return dev_loss
 
 
 def _dev_batches(

@@ -63,6 +63,19 @@ def remove_checkpoints(run_dir: pathlib.Path) -> None:
             path.unlink()
 
 
+def checkpoint_steps(run_dir: pathlib.Path) -> list[int]:
+    """Return the steps of a run's checkpoints in order."""
+    numbers = (path.stem.rpartition("-")[2] for path in run_dir.glob(f"{CHECKPOINT_NAME}-*.index"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def remove_checkpoint(run_dir: pathlib.Path, step: int) -> None:
+    """Delete one checkpoint, its index first."""
+    for pattern in (f"{CHECKPOINT_NAME}-{step}.index", f"{CHECKPOINT_NAME}-{step}.data-*"):
+        for path in run_dir.glob(pattern):
+            path.unlink()
+
+
 def pretraining_folder(out_dir: AnyPath) -> pathlib.Path:
     """Return the folder of the run that writes the encoder folder `out_dir`."""
     out = pathlib.Path(os.path.abspath(out_dir))

@@ -243,7 +243,7 @@ def test_an_interrupted_run_skips_a_damaged_checkpoint(flow_flags, flow_run, dam
 
 
 @pytest.mark.differs("is not scored with another")
-def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_encoder_dir):
+def test_a_finished_run_is_kept(flow_flags, flow_run, tiny_encoder_dir, caplog):
     files = {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()}
     other_model = {
         "sentence_embedding_type": "cls",
@@ -256,7 +256,6 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_e
         f"{name} is " for name in (*other_model.keys() - {"flow", "flow_loss"}, "flow_model_config")
     ]
     for changes, parts in (
-        ({}, ["finished run", "--overwrite"]),
         (
             {"flow_learning_rate": 0.1, "max_seq_length": 9},
             ["flow_learning_rate is 0.01", "max_seq_length is 10"],
@@ -272,6 +271,9 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_e
         assert {
             path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()
         } == files
+    assert small_runs.main(*small_runs.as_flags(flow_flags | {"exp_name": "whole"}))[0] == 0
+    assert f"Nothing to do: {flow_run}: found a finished run" in caplog.messages[-1]
+    assert {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()} == files
     # Another thread is refused as another process is.
     with locked(flow_run), concurrent.futures.ThreadPoolExecutor(1) as thread:
         thread.submit(
@@ -321,13 +323,16 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
         | {"exp_name": "whole", "do_train": False, "do_eval": False, "do_predict": False}
     )
     for names, found in (
-        ("STS12,MR", "found MR, "),
-        ("", "found nothing"),
+        ("STS12,MR", "--senteval_tasks: unknown task 'MR', expected one of sts12, "),
+        ("", "--senteval_tasks: unknown task ''"),
         ("STS13", "no such folder"),
     ):
         refused(values, found, senteval_tasks=names)
-    run_dir = small_runs.run(values)
+    # One of two is missing: the other is scored.
+    both = small_runs.as_flags(values, senteval_tasks="STS13,STS-12")
+    refusal(*small_runs.main(*both), "not scored: ", "STS13", "no such folder", after_log=True)
     printed = capsys.readouterr().out
+    run_dir = flow_run
     written = json.loads((run_dir / "evaluation.json").read_text())
     assert written["made_by"]["command"] == "run_siamese"
     # `bert-flow evaluate` gives the same scores.

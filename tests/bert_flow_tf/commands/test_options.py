@@ -6,6 +6,7 @@ import pytest
 from bert_flow_tf.commands import options
 from bert_flow_tf.commands.options import ModelOptions
 from bert_flow_tf.data.tasks import TASKS, get_task
+from tests.refusals import user_error
 
 
 def given(decorators, *arguments):
@@ -70,4 +71,12 @@ def test_names_are_taken_once_and_a_task_has_several():
             task.directory,
             name.replace("-", "").removesuffix("regression"),
         ):
-            assert given([options.task_option("A task.")], "--task", text)["task"] is get_task(name)
+            assert get_task(text) is task
+            assert given([options.task_option("A task.")], "--task", text)["task"] is task
+    known = options.task_list(("stsb", "mrpc"))
+    tasks = given([click.option("--tasks", callback=known)], "--tasks=MRPC-regression,STS-B,stsb")
+    assert tasks["tasks"] == ["mrpc", "stsb"]
+    for names in (["--task", "STSC"], ["--tasks", "stsb,STSC"]):
+        options_of_tasks = [options.task_option("A task."), click.option("--tasks", callback=known)]
+        with user_error("unknown task 'STSC', expected one of "):
+            given(options_of_tasks, *names)

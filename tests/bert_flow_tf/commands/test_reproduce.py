@@ -1,6 +1,7 @@
 """Rows over seeds, with a stand-in that trains and scores."""
 
 import json
+import re
 import types
 
 import msgspec
@@ -116,6 +117,12 @@ class Workplace:
         outcome = bert_flow(*self.arguments(*more))
         return refusal(outcome.exit_code, outcome.stderr, after_log=True)
 
+    def refused_after_output(self, *more):
+        """Return the last line of a command that has written results."""
+        outcome = bert_flow(*self.arguments(*more))
+        assert str(self.record) in outcome.stdout
+        return refusal(outcome.exit_code, outcome.stderr, after_log=True)
+
     def reproduce(self, *more):
         """Return the tasks of the record, and what is printed."""
         printed = succeeds(*self.arguments(*more))
@@ -199,7 +206,7 @@ def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
 
 
 def test_a_failed_stage_or_a_slip_leaves_no_results(workplace):
-    workplace.failing = "base_1_STS-B_avg"
+    workplace.failing = "base_1234_STS-B_avg"
     assert workplace.refused("--rows=avg") == "something failed"
     workplace.failing, workplace.cosines["STS-B"] = None, [0.5]
     assert "found 1 predictions, expected 4" in workplace.refused("--rows=avg")
@@ -209,11 +216,18 @@ def test_a_failed_stage_or_a_slip_leaves_no_results(workplace):
         "--tasks=qqp": "--tasks",
         "--tasks=sickr": "SICK-R",
         "--out=/proc/none": "--out=/proc/none",
+        "--out=gs://bucket/exp": "--out: found an address",
         "--bert_premodels=x": "--bert_premodels",
         "--bert_hub=": "--bert_hub",
     }.items():
         assert part in workplace.refused(argument)
     assert not workplace.record.exists()
+
+
+def test_tasks_with_data_are_scored_without_the_others(workplace):
+    line = workplace.refused_after_output("--rows=avg", "--tasks=sickr,STS-B")
+    assert line.startswith("not scored: ") and "SICK-R" in line
+    assert json.loads(workplace.record.read_text())["tasks"].keys() == {"stsb"}
 
 
 def test_results_of_other_options_are_not_lost(workplace):
@@ -227,3 +241,53 @@ def test_results_of_other_options_are_not_lost(workplace):
     workplace.record.write_text("mine")
     assert f"{workplace.record}: " in workplace.refused("--rows=avg")
     assert workplace.record.read_text() == "mine"
+
+
+def test_a_row_of_ones_own_is_added_over_seeds(workplace):
+    workplace.reproduce("--rows=avg", "--seeds=2")
+    workplace.calls()
+    tasks, printed = workplace.reproduce(
+        "--row=slow", "--seeds=2", "--flow_learning_rate", "1e-4", "--sentence_embedding_type=cls",
+        "--cache_embeddings",
+    )  # fmt: skip
+    calls = workplace.calls()
+    folders = [f"base_{seed}_STS-B_row_slow" for seed in (1, 2)]
+    assert [call["exp_name"] for call in calls] == [folders[0], folders[0], folders[1], folders[1]]
+    assert [call["do_train"] for call in calls] == [True, False, True, False]
+    own = {
+        "flow": 1,
+        "flow_loss": 1,
+        "flow_learning_rate": 1e-4,
+        "sentence_embedding_type": "cls",
+        "cache_embeddings": True,
+        "use_full_for_training": 1,
+    }
+    assert all(call.items() >= own.items() for call in calls)
+    # It stands beside the earlier rows.
+    assert {name: len(runs) for name, runs in tasks["stsb"].items()} == {"avg": 1, "slow": 2}
+    assert re.search(r"^slow .* 80\.00 ± 0\.00 \(median 80\.00, n = 2\)", printed, re.MULTILINE)
+    workplace.reproduce("--row=short", "--flow=0", "--low_dim=4", "--seeds=3")
+    (plain,) = workplace.calls()
+    assert (plain["flow"], plain["low_dim"], plain["do_train"]) == (0, 4, False)
+    workplace.reproduce("--row=labels", "--flow=0", "--num_examples=-1", "--seeds=7,")
+    assert [call["num_examples"] for call in workplace.calls()] == [-1, -1]
+    assert json.loads(workplace.record.read_text())["seeds"] == [1, 2, 3, 7]
+
+
+def test_a_flag_that_is_no_part_of_a_row_is_named(workplace):
+    for arguments, part in (
+        (["--row=a", "--seed=3"], "--row: found --seed, which reproduce sets itself"),
+        (["--row=a", "--flow_lerning_rate=1"], "flow_lerning_rate"),
+        (["--row=a", "--flow_model_config=none"], "--flow_model_config: "),
+        (["--row=avg"], "--row: found 'avg'"),
+        (["--row=a/b"], "--row: found 'a/b'"),
+        (["--row=a", "word"], "found the argument word"),
+        (["--rowz=avg"], "found --rowz=avg, expected no other arguments without --row"),
+    ):
+        assert part in workplace.refused(*arguments)
+    assert not workplace.out.exists() or not [*workplace.out.glob("base_*")]
+
+
+def test_the_default_seed_is_that_of_run_siamese(workplace):
+    workplace.reproduce("--rows=avg")
+    assert workplace.names() == ["base_1234_STS-B_avg"]

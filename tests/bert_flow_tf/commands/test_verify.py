@@ -70,3 +70,13 @@ def test_golden_tests_that_are_not_run_decide_nothing(golden, tmp_path, monkeypa
     assert f"{folder}: " in refused("verify", unchanged=tmp_path)
     monkeypatch.setattr(verify, "_ROOT", tmp_path)
     assert "expected a clone" in refused("verify", unchanged=tmp_path)
+
+
+def test_a_report_names_what_it_leaves_out(tmp_path):
+    written.write(tmp_path / "demo.json", written.scores())
+    trained = written.write_run(tmp_path / "trained")
+    done = bert_flow("report", "--runs", tmp_path)
+    assert done.exit_code == 0 and " 73.08" in done.stdout
+    assert f"left out: {trained}: trained, but not scored" in done.stderr
+    assert f"--runs: {trained}: found no results (" in refused("report", "--runs", trained)
+    assert "--runs: nowhere: no such file" in refused("report", "--runs", "nowhere")

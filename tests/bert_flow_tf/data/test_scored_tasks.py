@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.data.pair_files import FileLayout, Task
-from bert_flow_tf.data.scored_tasks import read_task
+from bert_flow_tf.data.scored_tasks import read_task, read_tasks
 from bert_flow_tf.data.senteval import SUBSETS, read_subset
 from tests.refusals import user_error
 
@@ -92,13 +92,27 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
         (
             "sts17",
             {},
-            "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16",
+            "tasks: unknown task 'sts17', expected one of sts12, sts13, sts14, sts15, sts16",
         ),
     ],
 )
 def test_a_task_that_cannot_be_read_is_named(name, options, found):
     with user_error(found):
         read_task(name, **options)
+
+
+def test_tasks_that_can_be_read_are_read_without_the_others(tmp_path):
+    folder = tmp_path / "STS-B"
+    header = ["index", *"abcdef", "sentence1", "sentence2"]
+    write(folder / "test.tsv", [header, *(["0", *"abcdef", *pair] for pair in PAIRS)])
+    write(folder / "sts-test.csv", [[*"abcd", "2.5", *pair] for pair in PAIRS])
+    read = read_tasks(["sickr", "STS-B"], glue_dir=tmp_path)
+    assert [task.name for task in read.tasks] == ["stsb"]
+    with user_error(f"not scored: {tmp_path / 'SICK-R'}: no such folder"):
+        read.check_complete()
+    for names, found in ((["sickr"], "SICK-R: no such folder"), (["stsb", "sts"], "task 'sts'")):
+        with user_error(found):
+            read_tasks(names, glue_dir=tmp_path)
 
 
 def test_a_gold_file_of_another_length_is_named(tmp_path):

@@ -21,7 +21,7 @@ def token_batches(pairs, tokenizer, skip_steps=0, rows=slice(None), seed=3, pad=
 
 
 def batch_labels(pairs, tokenizer, steps, **options):
-    pairs = input_pipeline.Pairs(pairs.pieces, np.arange(len(pairs.labels)))
+    pairs = input_pipeline.TokenizedPairs(pairs.pieces, np.arange(len(pairs.labels)))
     return [
         labels.numpy().tolist()
         for _, labels in token_batches(pairs, tokenizer, **options).take(steps)
@@ -54,7 +54,7 @@ def test_the_fingerprint_tells_texts_and_labels_apart(tokenizer):
     assert input_pipeline.fingerprint(pairs) == input_pipeline.fingerprint(make_pairs(tokenizer))
     others = [
         make_pairs(tokenizer, max_seq_length=6),
-        input_pipeline.Pairs(pairs.pieces, pairs.labels[::-1]),
+        input_pipeline.TokenizedPairs(pairs.pieces, pairs.labels[::-1]),
     ]
     assert len({input_pipeline.fingerprint(one) for one in [pairs, *others]}) == 3
 
@@ -95,7 +95,9 @@ def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max,
 def test_embeddings_ahead_are_of_the_same_pairs_and_numbers(tokenizer, monkeypatch):
     monkeypatch.setattr(input_pipeline, "SENTENCES_AHEAD", 24)
     pairs = make_pairs(tokenizer)
-    pairs = input_pipeline.Pairs(pairs.pieces, np.arange(len(pairs.labels), dtype=np.float32))
+    pairs = input_pipeline.TokenizedPairs(
+        pairs.pieces, np.arange(len(pairs.labels), dtype=np.float32)
+    )
     first_ids = pairs.pieces[:, :1].to_tensor()[:, 0].numpy()
 
     def embedded(skip_steps=0, rows=slice(None)):

@@ -3,7 +3,7 @@
 import pathlib
 
 from bert_flow_tf.original import reports as tables
-from bert_flow_tf.original.records import Source, find_sources
+from bert_flow_tf.original.records import Source, find_results
 from bert_flow_tf.original.rows import score_rows
 from bert_flow_tf.records import Training
 from bert_flow_tf.table import WHY_FLOW
@@ -17,7 +17,7 @@ def lines(table):
 
 
 def test_every_result_is_in_the_report(tmp_path):
-    sources = find_sources([written.write_all(tmp_path)])
+    sources = find_results([written.write_all(tmp_path)]).sources
     first, scores, *others = tables.report_tables(sources)
     assert first.columns[0] == "same as the original?"
     assert (
@@ -33,7 +33,9 @@ def test_every_result_is_in_the_report(tmp_path):
 def test_a_score_stands_beside_those_of_tf1_and_without_flow(tmp_path):
     results = written.write_all(tmp_path)
     table = lines(
-        tables.rows_table(score_rows(find_sources([results / "demo.json", results / "run"])))
+        tables.rows_table(
+            score_rows(find_results([results / "demo.json", results / "run"]).sources)
+        )
     )
     assert table[0] == "64 word pieces, flow learned with dropout"
     assert table[1].endswith("x100 all pairs without flow change TF1 code")
@@ -47,7 +49,9 @@ def test_a_score_stands_beside_those_of_tf1_and_without_flow(tmp_path):
         written.scores(stsb=written.task_scores(score=0.8, pearson={"all": 0.8274})),
     )
     table = lines(
-        tables.rows_table(score_rows(find_sources([results / "demo.json", results / "run"])))
+        tables.rows_table(
+            score_rows(find_results([results / "demo.json", results / "run"]).sources)
+        )
     )
     assert (
         "cls demo STS-B test Spearman 1,379 80.00 - 82.74 -" in table[3]
@@ -96,3 +100,20 @@ def test_an_encoder_is_named_with_its_training():
     tuned = records.encoder("base", fine_tuning=Training(), fingerprint=records.DEMO)
     words = [tables.encoder_in_words(encoder) for encoder in (tuned, records.encoder(None))]
     assert words == ["base, fine-tuned: unknown (aaaaaaaa)", "encoder"]
+
+
+def test_a_missing_column_of_the_paper_has_a_reason():
+    table = tables.scores_table(written.scores(), explain_paper=True)
+    assert lines(table)[-1] == (
+        "No column of the paper: needs BERT-base or BERT-large; a pooling and a flow of its tables."
+    )
+    assert "No column" not in tables.scores_table(written.scores()).to_text()
+    base = written.scores(records.model(encoder=records.encoder("base")))
+    assert "No column" not in tables.scores_table(base, explain_paper=True).to_text()
+    few = written.scores(
+        records.model(encoder=records.encoder("base"), max_seq_length=128),
+        stsb=written.task_scores(pairs=60),
+    )
+    assert lines(tables.scores_table(few, explain_paper=True))[-1] == (
+        "No column of the paper: needs 64 word pieces and all channels; the whole test split."
+    )

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from bert_flow_tf.original.records import find_sources, summarize
+from bert_flow_tf.original.records import find_results, summarize
 from bert_flow_tf.original.rows import score_rows
 from bert_flow_tf.records import Training
 from tests.bert_flow_tf import records
@@ -16,7 +16,7 @@ BASE = records.model(encoder=records.encoder("base"))
 def rows_of(folder, *results):
     """Return the rows of results written to 0.json, 1.json, …."""
     return score_rows(
-        find_sources([write(folder / f"{i}.json", one) for i, one in enumerate(results)])
+        find_results([write(folder / f"{i}.json", one) for i, one in enumerate(results)]).sources
     )
 
 
@@ -48,7 +48,7 @@ def test_other_lengths_widths_and_pairs_have_no_figure(tmp_path):
 def test_evaluation_replaces_the_recipes_scores(tmp_path):
     run = written.write_run(tmp_path / "run")
     write(run / "recipe_scores.json", scores(CLS_FLOW, stsb=task_scores(score=0.784632)))
-    (row,) = score_rows(find_sources([run]))
+    (row,) = score_rows(find_results([run]).sources)
     assert (row.values_x100, row.pairs, row.seeds, row.model.flow.name) == (
         [78.4632],
         1379,
@@ -56,14 +56,14 @@ def test_evaluation_replaces_the_recipes_scores(tmp_path):
         "config_l3_d3_w32",
     )
     written.write_run(run, sickr=task_scores("SICK-R", 0.77, 4927), stsb=task_scores(score=0.79))
-    rows = score_rows(find_sources([run]))
+    rows = score_rows(find_results([run]).sources)
     assert {row.task: row.values_x100 for row in rows} == {"STS-B": [79.0], "SICK-R": [77.0]}
 
 
 def test_reproduction_has_its_rows_with_all_seeds(tmp_path):
     record = written.reproduction({"last2avg": [0.81], "flow-target": [0.79, 0.80, 0.84]})
     folder = write(tmp_path / "out" / "reproduction.json", record).parent
-    plain, target = score_rows(find_sources([folder]))
+    plain, target = score_rows(find_results([folder]).sources)
     assert (plain.name, plain.model.flow, plain.seeds) == (f"{folder}, last2avg", None, [])
     assert (target.seeds, target.pairs, target.values_x100) == ([1, 2, 3], 1379, [79, 80, 84])
     assert (target.mean_x100, target.baseline.name) == (pytest.approx(81), plain.name)

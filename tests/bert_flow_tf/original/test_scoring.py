@@ -7,8 +7,10 @@ import pytest
 from scipy import special, stats
 
 from bert_flow_tf.data.tasks import get_task, read_split
+from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
 from bert_flow_tf.original import scoring
 from bert_flow_tf.original.build import build_model
+from bert_flow_tf.original.records import read_result
 from bert_flow_tf.original.run import Run
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import check
@@ -36,7 +38,7 @@ def make_run(tiny_source, tmp_path_factory):
         key = (config.model.low_dim, config.num_labels, config.model.flow is None)
         if key not in models:
             models[key] = build_model(tiny_source, config.model, num_labels=config.num_labels)
-        return run, scoring.Trained(models[key], config.model, 12, 12)
+        return run, scoring.PairScorer(models[key], config.model, 12, 12)
 
     return make
 
@@ -72,6 +74,21 @@ def test_predictions_are_cosines_or_embeddings_of_splits(make_run, tmp_path):
     assert write(tmp_path / "a", low_dim=8, overwrite=True)[1] != lines
 
 
+def test_the_record_of_predictions_has_their_scores(make_run, tmp_path):
+    data = small_runs.write_stsb(tmp_path / "STS-B", gold=True)
+    run, scorer = make_run(tmp_path, data_dir=str(data))
+    run.predict(scorer)
+    scores = read_result(run.folder / "test_results.json").scores
+    predictions = read_predictions(run.folder / "test_results.tsv")
+    expected = score_predictions(predictions, STSB, tmp_path, "test")
+    assert {name: one["all"] for name, one in scores.by_metric.items()} == pytest.approx(expected)
+    assert (scores.title, scores.split, scores.pairs) == ("STS-B", "test", 7)
+    # Without gold scores of the test set there is a record without scores.
+    run, scorer = make_run(tmp_path / "without")
+    run.predict(scorer)
+    assert read_result(run.folder / "test_results.json").scores is None
+
+
 def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monkeypatch):
     rows = [[*"-------", "w1", "w2", score] for score in ("5", "0", "2.5")]
     small_runs.write_tsv(tmp_path / "dev.tsv", [small_runs.STSB_HEADER, *rows])
@@ -83,7 +100,7 @@ def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monk
     }
     values |= {"example_loss": [third, tiny, 0.5], "flow_example_loss": [1.5, -1, 1e6]}
     outputs = {name: np.array(rows, np.float32) for name, rows in values.items()}
-    monkeypatch.setattr(scoring.Trained, "outputs", lambda *_: outputs)
+    monkeypatch.setattr(scoring.PairScorer, "outputs", lambda *_: outputs)
     for pooled in (False, True):
         changes = {
             "data_dir": str(tmp_path),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.original import pairs
 from bert_flow_tf.original.build import checkpoint_parts, restore
 from bert_flow_tf.original.pairs import ordered, read_training_data, token_batches
 from bert_flow_tf.original.run import Run
@@ -196,9 +197,9 @@ def test_initialisation_takes_a_batch_and_a_cache_no_dropout(flow_values, flag, 
     settings, model, _ = train(flow_values, exp_name=flag, num_train_epochs=0.34, **{flag: True})
     assert bool(list(settings.output_dir.glob("embeddings-*"))) == (not drops)
     tokenizer = model.encoder.source.tokenizer()
-    pairs, _ = read_training_data(settings.data, tokenizer, 10, 0, seed=1234)
+    data, _ = read_training_data(settings.data, tokenizer, 10, 0, seed=1234)
     pack = functools.partial(tokenizer.pack, max_seq_length=10)
-    batches = token_batches(pairs, ordered(len(pairs.labels), 8, seed=1234), pack, 0, slice(None))
+    batches = token_batches(data, ordered(len(data.labels), 8, seed=1234), pack, 0, slice(None))
     embeddings = [model.embed(inputs, training=drops) for inputs, _ in batches.take(2)]
     restore(checkpoint_parts(model, with_encoder=False), settings.output_dir / "model.ckpt-0")
     if before:
@@ -207,6 +208,48 @@ def test_initialisation_takes_a_batch_and_a_cache_no_dropout(flow_values, flag, 
         )
     (loss,) = small_runs.logged(settings.output_dir, "flow_loss")
     assert loss == pytest.approx(2 * np.mean(model.flow.bits_per_dim(embeddings[before])), rel=1e-4)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("sentences_ahead", [64, 2048])
+def test_more_epochs_continue_a_flow_in_the_same_bits(
+    flow_values, cached, sentences_ahead, monkeypatch
+):
+    # Four steps of 8 pairs, or all steps, are embedded together.
+    monkeypatch.setattr(pairs, "SENTENCES_AHEAD", sentences_ahead)
+    values = flow_values | {
+        "cache_embeddings": cached,
+        "save_checkpoints_steps": 4,
+        "do_eval": True,
+    }
+    name = f"{'cached' if cached else 'dropout'}_{sentences_ahead}"
+    whole = small_runs.run(values, exp_name=f"{name}_whole")
+    run_dir = small_runs.run(values, exp_name=f"{name}_longer", num_train_epochs=2.0)
+    shorter = (run_dir / "eval_results.txt").read_bytes()
+    restored = []
+    restore = callbacks.Checkpoints.restore
+
+    def restore_and_keep(*given):
+        restored.append(restore(*given))
+        return restored[-1]
+
+    monkeypatch.setattr(callbacks.Checkpoints, "restore", restore_and_keep)
+    small_runs.run(values, exp_name=f"{name}_longer")
+    small_runs.assert_same_bits(run_dir, whole)
+    step = {(True, 64): 6, (True, 2048): 6, (False, 64): 4, (False, 2048): 0}
+    assert restored == [f"{run_dir}/model.ckpt-{step[cached, sentences_ahead]}"]
+    assert (run_dir / "eval_results.txt").read_bytes() == (whole / "eval_results.txt").read_bytes()
+    assert (run_dir / "model.ckpt-6.eval_results.txt").read_bytes() == shorter
+
+
+def test_more_epochs_of_an_encoder_are_refused(nli_values, nli_run):
+    before = {path.name: path.read_bytes() for path in nli_run.iterdir() if path.is_file()}
+    with user_error("num_train_epochs is 5.0, not 6.0", "learning rate depends"):
+        small_runs.run(nli_values, exp_name="nli", num_train_epochs=6.0)
+    with user_error("num_train_epochs is 5.0, not 4.0"):
+        small_runs.run(nli_values, exp_name="nli", num_train_epochs=4.0)
+    after = {path.name: path.read_bytes() for path in nli_run.iterdir() if path.is_file()}
+    assert after == before
 
 
 def test_an_interrupted_run_ends_in_the_same_bits(nli_values, nli_run, monkeypatch):
