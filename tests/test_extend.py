@@ -22,7 +22,7 @@ from bert_flow_tf.calibration import methods
 from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder import pooling, source
 from bert_flow_tf.encoder.convert import hugging_face
-from bert_flow_tf.sample_data import sample_sentences
+from bert_flow_tf.sample_data import sample_glue_dir, sample_sentences
 from glow import config
 from glow.coupling import ConvStack
 from glow.parameters import Parameters
@@ -129,6 +129,24 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
     np.testing.assert_allclose(
         found, [tf.reduce_max(one[0], axis=0) for one in states], rtol=0, atol=1e-5
     )
+
+
+def test_run_siamese_knows_the_parts_of_a_file(workplace):
+    flags = ["--task_name=STS-B", f"--data_dir={sample_glue_dir()}/STS-B", "--bert_hub=demo"]
+    flags += ["--sentence_embedding_type=max-last-2", "--max_seq_length=8", "--output_dir=own_run"]
+    flags += ["--flow=1", "--flow_loss=1", "--num_examples=0", "--flow_model_config=tanh.json"]
+    flags += ["--do_train", "--num_train_epochs=0.1", "--train_batch_size=8"]
+    environment = os.environ | {"PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-m", "bert_flow_tf.run_siamese", *flags]
+    without = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert without.returncode == 2
+    assert "max-last-2" in without.stderr
+    command += ["--code=my_extensions.py"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    run = BertFlow.from_pretrained("own_run")
+    assert run.record.flow.config.code == {"tanh": "my_extensions:TanhCoupling"}
+    assert run.record.pooling == "max-last-2"
 
 
 def test_the_loss_and_the_method_of_the_page_are_used(workplace):

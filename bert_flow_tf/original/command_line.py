@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
+from bert_flow_tf.code_files import VARIABLE, import_code
 from bert_flow_tf.data import senteval
 from bert_flow_tf.data.scored_tasks import ScoredTask, read_tasks
 from bert_flow_tf.data.tasks import known_task
@@ -38,6 +39,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         # For `str | None`, the flag has the type str.
         kind = (*typing.get_args(field.type), field.type)[0]
         _DEFINE[kind](field.name, field.default, field.metadata["help"], flag_values=flag_values)
+    flags.DEFINE_string(
+        "code",
+        os.environ.get(VARIABLE),
+        "Python file that registers parts of one's own, see docs/extend.md.",
+        flag_values=flag_values,
+    )
 
 
 def run(settings: RunSettings) -> None:
@@ -102,13 +109,15 @@ def given_flags(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def settings_of(flag_values: flags.FlagValues) -> RunSettings:
-    """Return the settings; prepare XLA, which must be done before TensorFlow loads."""
+    """Import own parts and return the settings; prepare XLA before TensorFlow loads."""
     values = {field.name: getattr(flag_values, field.name) for field in flag_fields(RunSettings)}
     if values["use_xla"]:
         # Clustering on CPUs must be enabled here; on GPUs the optimiser's setting is enough.
         os.environ["TF_XLA_FLAGS"] = (
             f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
         )
+    if flag_values.code:
+        import_code(flag_values.code)
     return RunSettings.of(
         **values | {"sentence_embedding_type": pooling_name(values["sentence_embedding_type"])}
     )

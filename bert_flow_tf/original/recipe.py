@@ -116,7 +116,7 @@ class Outcome(NamedTuple):
 
 
 class OwnRow(NamedTuple):
-    """A row of one's own: flags that change a flow on the target."""
+    """A row of one's own, by flags that change a flow."""
 
     name: str
     flags: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Files of code are imported by name, once, and their mistakes are named."""
+"""Files of code are imported once, and their mistakes are named."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A training loop of one's own changes the model that it came from."""
+"""An own training loop changes the model that it came from."""
 
 import pathlib
 import runpy
