@@ -133,7 +133,12 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
 
 def test_run_siamese_knows_the_parts_of_a_file(workplace):
     flags = ["--task_name=STS-B", f"--data_dir={sample_glue_dir()}/STS-B", "--bert_hub=demo"]
-    flags += ["--sentence_embedding_type=max-last-2", "--max_seq_length=8", "--output_dir=own_run"]
+    flags += [
+        "--sentence_embedding_type=max-last-2",
+        "--max_seq_length=8",
+        "--output_parent_dir=.",
+        "--exp_name=own_run",
+    ]
     flags += ["--flow=1", "--flow_loss=1", "--num_examples=0", "--flow_model_config=tanh.json"]
     flags += ["--do_train", "--num_train_epochs=0.1", "--train_batch_size=8"]
     environment = os.environ | {"PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
