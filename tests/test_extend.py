@@ -131,8 +131,9 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
     )
 
 
-def test_run_siamese_knows_the_parts_of_a_file(workplace):
-    flags = ["--task_name=STS-B", f"--data_dir={sample_glue_dir()}/STS-B", "--bert_hub=demo"]
+def test_run_siamese_knows_the_parts_of_a_file(workplace, documented_encoder_dir):
+    flags = ["--task_name=STS-B", f"--data_dir={sample_glue_dir()}/STS-B"]
+    flags += [f"--bert_hub={documented_encoder_dir}"]
     flags += [
         "--sentence_embedding_type=max-last-2",
         "--max_seq_length=8",

@@ -115,6 +115,10 @@ def _on_pairs(judged: Judgement | None, name: str, *, is_after: bool) -> float |
     return measured.after if is_after else measured.before
 
 
+# A gain that the intervals exclude from here on would matter to nobody.
+_MATTERS = 0.01
+
+
 class Recommendation(NamedTuple):
     """A method, or "none", and the reason in words."""
 
@@ -126,7 +130,7 @@ def recommend(rows: Sequence[Compared], pairs: int, metric: str = "spearman") ->
     """Return the method to take.
 
     Labelled pairs decide: the best of the methods whose verdict is "helps". If the interval of
-    none of them lies above zero, though one is better on these pairs, the pairs do not tell; then,
+    none of them lies above zero, but one reaches a gain of a point, the pairs do not tell; then,
     and without pairs, `auto` decides, or the witness where `auto` was not compared.
     """
     _, *methods = rows
@@ -138,7 +142,7 @@ def recommend(rows: Sequence[Compared], pairs: int, metric: str = "spearman") ->
             words = "by the labelled pairs"
             return Recommendation(best.method, _with_disagreement(words, best))
         best = max(methods, key=lambda row: row.change or 0.0)
-        if not best.change or best.change < 0 or best.interval is None:
+        if not best.change or best.interval is None or best.interval[1] < _MATTERS:
             return Recommendation("none", "by the labelled pairs")
         low, high = (100 * bound for bound in best.interval)
         interval = f"{100 * best.change:+.2f} (95 %: {low:+.2f} to {high:+.2f})"

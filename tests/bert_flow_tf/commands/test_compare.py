@@ -111,6 +111,7 @@ UNCHANGED = row("auto", 0.0, (0.0, 0.0), "no clear change", choice="left as they
     [
         ([HELPS, row("natsv-1", 0.05, (0.01, 0.09), "helps")], 60, "sn", "by the labelled pairs"),
         ([row("sn", -0.1, (-0.2, -0.05), "harms")], 60, "none", "by the labelled pairs"),
+        ([row("sn", 0.003, (-0.003, 0.009), "no clear change")], 60, "none", "by the labelled"),
         (
             [AUTO, row("flow", 0.06, (-0.01, 0.13), "no clear change")],
             60,
