@@ -114,7 +114,7 @@ def reproduce(
     overwrite: bool,
     **encoder: str | None,
 ) -> None:
-    """Reproduce rows of the paper's Tables 2 to 4 and 8, or your own.
+    """Reproduce the paper's Tables 2 to 4 and 8, or your rows.
 
     \b
     avg          mean of the last layer
