@@ -246,52 +246,62 @@ class Run:
           data: digest of the pairs.
         """
         settings = self.settings.model
-        checkpoint = self.settings.model.init_checkpoint
-        seed = self.settings.training.seed
-        flags = self.settings.training_flags
-
-        def training_record(earlier: Training | None) -> Training:
-            relevant = {
-                name: value for name, value in flags.items() if name not in ("task_name", "seed")
-            }
-            return Training(
-                task=self.task.name, pairs=pairs, settings=relevant, seed=seed, began_with=earlier
-            )
-
-        flow = None
-        encoder = provenance.run_encoder_record(source, settings.encoder_arguments)
-        if settings.flow:
-            training = provenance.flow_training(checkpoint)
-            training = (
-                (training or Training(seed=seed)) if pairs is None else training_record(training)
-            )
-            flow = CalibrationRecord(config=settings.flow_config, training=training)
-        encoder_trained = pairs is not None and not self.settings.losses.encoder_is_frozen
-        if encoder_trained:
-            tuning = training_record(encoder.fine_tuning)
-            encoder = msgspec.structs.replace(
-                encoder, fingerprint=None, weights=None, fine_tuning=tuning
-            )
-        model = ModelRecord(
-            encoder=encoder,
-            pooling=settings.sentence_embedding_type,
-            max_seq_length=settings.max_seq_length,
-            low_dim=settings.low_dim,
-            flow=flow,
-        )
+        checkpoint = settings.init_checkpoint
         return RunConfig(
             made_by=made_by("run_siamese"),
-            model=model,
+            model=self._model_record(source, pairs),
             encoder=source.files,
             encoder_flags=provenance.absolute_flags(settings.encoder_arguments),
-            encoder_trained=encoder_trained,
+            encoder_trained=self._trains_encoder(pairs),
             num_labels=self._num_labels,
             data=data,
             # A checkpoint's index holds the checksum of every tensor.
             begins_with=file_digest(f"{checkpoint_prefix(checkpoint)}.index")
             if checkpoint
             else None,
-            flags=flags,
+            flags=self.settings.training_flags,
+        )
+
+    def _trains_encoder(self, pairs: int | None) -> bool:
+        return pairs is not None and not self.settings.losses.encoder_is_frozen
+
+    def _model_record(self, source: EncoderSource, pairs: int | None) -> ModelRecord:
+        settings = self.settings.model
+        encoder = provenance.run_encoder_record(source, settings.encoder_arguments)
+        if self._trains_encoder(pairs):
+            encoder = msgspec.structs.replace(
+                encoder,
+                fingerprint=None,
+                weights=None,
+                fine_tuning=self._training_record(pairs, encoder.fine_tuning),
+            )
+        flow = None
+        if settings.flow:
+            training = provenance.flow_training(settings.init_checkpoint)
+            if pairs is not None:
+                training = self._training_record(pairs, training)
+            flow = CalibrationRecord(
+                config=settings.flow_config,
+                training=training or Training(seed=self.settings.training.seed),
+            )
+        return ModelRecord(
+            encoder=encoder,
+            pooling=settings.sentence_embedding_type,
+            max_seq_length=settings.max_seq_length,
+            low_dim=settings.low_dim,
+            flow=flow,
+        )
+
+    def _training_record(self, pairs: int | None, earlier: Training | None) -> Training:
+        flags = self.settings.training_flags
+        return Training(
+            task=self.task.name,
+            pairs=pairs,
+            settings={
+                name: value for name, value in flags.items() if name not in ("task_name", "seed")
+            },
+            seed=self.settings.training.seed,
+            began_with=earlier,
         )
 
     @property
