@@ -94,7 +94,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             from bert_flow_tf.encoder.source import resolve_encoder
             from bert_flow_tf.training.pretrain import pretrain
 
-            source, warmup = resolve_encoder(**before.encoder_flags), min(100, int(steps) // 2)
+            source = resolve_encoder(**before.encoder_flags)
+            warmup = min(100, int(steps) // 2)
             settings = PretrainSettings(steps=int(steps), num_warmup_steps=warmup, seed=before.seed)
             pretrain(sentences, source, folder / "encoder", settings, overwrite=overwrite)
         stages: list[Stage] = []

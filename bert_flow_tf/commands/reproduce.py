@@ -24,14 +24,14 @@ from bert_flow_tf.files.atomic import output_folder
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.reading import check_local
 from bert_flow_tf.original.paper import PRESETS, Preset
-from bert_flow_tf.original.records import REPRODUCTION_FILE, Reproduction
+from bert_flow_tf.original.records import REPRODUCTION_FILE, Reproduction, SeedRun
 from bert_flow_tf.original.settings import DataSettings, Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.records import made_by
 from bert_flow_tf.settings import flow_config
 
 if TYPE_CHECKING:
     from bert_flow_tf.data.scored_tasks import ScoredTask
-    from bert_flow_tf.original.recipe import OwnRow, Recipe, Stage
+    from bert_flow_tf.original.recipe import Outcome, OwnRow, Recipe, Stage
 
     Row = Preset | OwnRow
 
@@ -114,7 +114,7 @@ def reproduce(
     overwrite: bool,
     **encoder: str | None,
 ) -> None:
-    """Reproduce rows of the paper's tables, or your own.
+    """Reproduce the paper's Tables 2 to 4 and 8, or your rows.
 
     \b
     avg          mean of the last layer
@@ -138,7 +138,7 @@ def reproduce(
     path = pathlib.Path(out, REPRODUCTION_FILE)
     lock_output(path, f"--out={out}")
     from bert_flow_tf.data.scored_tasks import read_tasks
-    from bert_flow_tf.original.recipe import Recipe, run_stages, seed_runs
+    from bert_flow_tf.original.recipe import Recipe, run_stages
     from bert_flow_tf.original.reports import scores_table
 
     # Read the gold scores now; otherwise a mistake in them would show up after hours.
@@ -151,18 +151,13 @@ def reproduce(
     # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
     stages = [*dict.fromkeys(plan.stages)]
     outcomes = {one.stage: one for one in run_stages(stages, overwrite=overwrite)}
-    tasks = {name: dict(rows_of) for name, rows_of in (kept.tasks if kept else {}).items()}
-    for name, rows_of in plan.scored.items():
-        for row_name, scored in rows_of.items():
-            runs = [*seed_runs(outcomes[stage] for stage in scored)]
-            tasks.setdefault(name, {})[row_name] = runs
     record = Reproduction(
         made_by=made_by("bert-flow reproduce"),
         encoder=recipe.encoder_name,
         encoder_flags=recipe.encoder_flags,
         with_nli=nli,
         seeds=sorted({*seeds, *(kept.seeds if kept else ())}),
-        tasks=tasks,
+        tasks=_results(plan, outcomes, kept.tasks if kept else {}),
     )
     click.echo(f"\n{scores_table(record, explain_paper=True).to_text()}")
     write_results(path, record)
@@ -249,6 +244,22 @@ def _plan(
                 plan.stages.extend(stages)
                 plan.scored[task.name].setdefault(row.name, []).append(stages[-1])
     return plan
+
+
+def _results(
+    plan: _Plan,
+    outcomes: "Mapping[Stage, Outcome]",
+    kept: Mapping[str, Mapping[str, list[SeedRun]]],
+) -> dict[str, dict[str, list[SeedRun]]]:
+    """Return each task's runs by row, with those to keep."""
+    from bert_flow_tf.original.recipe import seed_runs
+
+    tasks = {name: dict(rows) for name, rows in kept.items()}
+    for name, rows in plan.scored.items():
+        for row, stages in rows.items():
+            runs = [*seed_runs(outcomes[stage] for stage in stages)]
+            tasks.setdefault(name, {})[row] = runs
+    return tasks
 
 
 def _kept_results(

@@ -118,7 +118,8 @@ class Task:
         lines = list(enumerate(rows, start=1))
         by_name = {name: float(number) for number, name in enumerate(self.label_names)}
         if layout.header is not None and lines:
-            given, layout = layout, _find_columns(layout, lines.pop(0)[1], f"{source}, line 1")
+            given = layout
+            layout = _find_columns(layout, lines.pop(0)[1], f"{source}, line 1")
             if layout.columns != given.columns and "entailment" in by_name:
                 # Hugging Face's number 0 is entailment, the second of our classes.
                 by_name |= {str((i - 1) % len(by_name)): float(i) for i in range(len(by_name))}
@@ -139,18 +140,14 @@ class Task:
         first, *second = (
             [row[column] for _, row in complete] for column in layout.sentence_columns
         )
-        sentences_b, label_column, labels = (
-            second[0] if second else [],
-            layout.label_column,
-            list[float](),
-        )
+        sentences_b = second[0] if second else []
+        label_column = layout.label_column
+        labels = list[float]()
         if label_column is None:
             return Examples(first, sentences_b, np.zeros(len(first)), has_labels=False)
         for line, row in complete:
-            text, cell = (
-                row[label_column],
-                f"{source}, line {line}, column {label_column % len(row) + 1}",
-            )
+            text = row[label_column]
+            cell = f"{source}, line {line}, column {label_column % len(row) + 1}"
             if by_name and text not in by_name:
                 raise UserError(
                     f"{cell}: found label {text!r}, expected one of {', '.join(by_name)}"
@@ -168,7 +165,8 @@ def read_rows(path: str | os.PathLike) -> list[list[str]]:
 
 def _find_columns(layout: FileLayout, header: Sequence[str], source: str) -> FileLayout:
     """Return the layout with the columns that have its names, else `_COMMON_NAMES`."""
-    names, columns = [name.strip().lower() for name in header], []
+    names = [name.strip().lower() for name in header]
+    columns = []
     for column, name, common in zip(
         layout.columns, layout.header or (), _COMMON_NAMES, strict=False
     ):
@@ -179,10 +177,8 @@ def _find_columns(layout: FileLayout, header: Sequence[str], source: str) -> Fil
             )
         # Keep -1 for the last column, because rows may be longer than the header.
         columns.append(column if names[column:][:1] == [found] else names.index(found))
-    sentences, label = (
-        columns[: len(layout.sentence_columns)],
-        columns[len(layout.sentence_columns) :],
-    )
+    sentences = columns[: len(layout.sentence_columns)]
+    label = columns[len(layout.sentence_columns) :]
     return dataclasses.replace(
         layout, sentence_columns=tuple(sentences), label_column=label[0] if label else None
     )

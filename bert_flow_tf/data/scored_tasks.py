@@ -91,11 +91,10 @@ def read_task(
             raise ArgumentError(
                 f"split: found {split} for {name}, expected test or none, because SentEval fixes it"
             )
-        folder, split = senteval.find_folder(senteval_dir, task), "test"
-        source, subsets = (
-            str(folder),
-            {name: senteval.read_subset(task, folder, name) for name in task.files},
-        )
+        folder = senteval.find_folder(senteval_dir, task)
+        split = "test"
+        source = str(folder)
+        subsets = {name: senteval.read_subset(task, folder, name) for name in task.files}
     elif glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
     else:

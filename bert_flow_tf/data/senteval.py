@@ -58,7 +58,8 @@ def find_folder(senteval_dir: str | os.PathLike | None, task: Task) -> pathlib.P
 
 def read_subset(task: Task, folder: pathlib.Path, subset: str) -> Examples:
     """Read the pairs of a sub-set that have a gold score."""
-    layout, gold_path = task.files[subset], folder / f"STS.gs.{subset}.txt"
+    layout = task.files[subset]
+    gold_path = folder / f"STS.gs.{subset}.txt"
     path = folder / layout.name
     pairs = task.parse(read_rows(path), path, layout)
     # Keep empty lines at the end, because the last pairs may have no score.

@@ -79,7 +79,8 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
     run = config_of_checkpoint(prefix)
     if run is None:
         return assign_tf1_parts(model, prefix)
-    flow, parts = run.model.flow, checkpoint_parts(model, with_encoder=False)
+    flow = run.model.flow
+    parts = checkpoint_parts(model, with_encoder=False)
     if flow is None:
         parts.pop("flow", None)
     elif model.flow is not None and model.flow.config != flow.config:
@@ -98,7 +99,8 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
 
 def assign_tf1_parts(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
     """Assign flow and classifier from the original's checkpoint; return their names."""
-    stored, assigned = Checkpoint(checkpoint), []
+    stored = Checkpoint(checkpoint)
+    assigned = []
     flow_names = [name for name in stored.shapes if is_flow_name(name)]
     if model.flow is not None and flow_names:
         with reading(checkpoint, "a checkpoint with the flow of flow_model_config"):

@@ -53,7 +53,8 @@ def run(settings: RunSettings) -> None:
     If TF_CONFIG names several workers, they train together, and only the chief evaluates and
     predicts.
     """
-    scoring, path = settings.scoring, None
+    scoring = settings.scoring
+    path = None
     if not scoring.do_senteval:
         try:
             train_and_score(settings)

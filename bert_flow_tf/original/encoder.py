@@ -57,13 +57,13 @@ def resolve_run_encoder(
 def recorded_encoder(config: RunConfig) -> EncoderSource:
     """Return the encoder that a run started from."""
     recorded = config.encoder
-    arguments: dict[str, Any] = {
-        "bert_hub": recorded.bert_hub,
-        "preprocess_hub": recorded.preprocess_hub,
-    }
-    if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
-        arguments = config.encoder_flags or arguments
-    return resolve_run_encoder(**arguments, recorded=recorded)
+    is_lost = os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub)
+    if is_lost and config.encoder_flags:
+        flags: dict[str, Any] = config.encoder_flags
+        return resolve_run_encoder(**flags, recorded=recorded)
+    return resolve_run_encoder(
+        bert_hub=recorded.bert_hub, preprocess_hub=recorded.preprocess_hub, recorded=recorded
+    )
 
 
 def _from_run(run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None) -> EncoderSource:

@@ -126,7 +126,8 @@ def token_batches(
       order: the dataset of `ordered`.
       pack: function from word pieces, int32 [n, (t)], to tokens, see `Tokenizer.pack`.
     """
-    labels, size = tf.constant(pairs.labels), order.element_spec[1].shape[0]
+    labels = tf.constant(pairs.labels)
+    size = order.element_spec[1].shape[0]
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:

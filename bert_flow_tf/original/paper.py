@@ -85,7 +85,11 @@ def published_figures(
       task: the paper's title. QNLI is compared by AUC on dev, the others by Spearman's correlation
         on test, and STS-12 to STS-16 by the mean over their sets, weighted by size.
     """
-    tables, tuned, row, paper, seeds = _tables(), fine_tuning_of(encoder), None, None, None
+    tables = _tables()
+    tuned = fine_tuning_of(encoder)
+    row = None
+    paper = None
+    seeds = None
     if split != ("dev" if task == "QNLI" else "test"):
         return Published()
     title = _row_title(task, pooling, flow)
@@ -93,17 +97,16 @@ def published_figures(
         row = f"BERT-{encoder.name}{'-NLI' if tuned else ''}{title}"
         paper = tables["scores"].get(row, {}).get(task)
         seeds = tables["table8_seeds"]["rows"].get(row) if task == "STS-B" else None
-    original, found = tables["original"], []
+    original = tables["original"]
+    found = []
     is_same_encoder = (task, encoder.name, tuned) == (
         original["task"],
         original["encoder"]["bert_hub"],
         None,
     )
     if is_same_encoder and (flow is None or _learned_as(flow.training, FLOW_FLAGS, task)):
-        wanted, keys = (
-            (None, pooling, flow and flow.name),
-            ("changed", "sentence_embedding_type", "flow_model_config"),
-        )
+        wanted = (None, pooling, flow and flow.name)
+        keys = ("changed", "sentence_embedding_type", "flow_model_config")
         found = [
             100 * run["spearman"]
             for run in original["runs"]
@@ -167,7 +170,8 @@ def unmet_conditions(task: str, split: str, pairs: int, model: ModelRecord) -> l
 def _row_title(task: str, pooling: str, flow: CalibrationRecord | None) -> str | None:
     for preset in _PRESETS:
         if preset.pooling == pooling and (preset.flow is None) == (flow is None):
-            flags, on = FLOW_FLAGS | (preset.flow or {}), "ALLNLI" if preset.on_nli else task
+            flags = FLOW_FLAGS | (preset.flow or {})
+            on = "ALLNLI" if preset.on_nli else task
             if flow is None or (
                 flow.name in _PAPER_FLOWS and _learned_as(flow.training, flags, on)
             ):

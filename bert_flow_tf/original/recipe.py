@@ -116,7 +116,7 @@ class Outcome(NamedTuple):
 
 
 class OwnRow(NamedTuple):
-    """A row of one's own, by flags that change a flow."""
+    """A row of one's own, as flags that change flow-avg."""
 
     name: str
     flags: dict[str, Any]
@@ -226,7 +226,8 @@ class Recipe(NamedTuple):
         return self._stage(f"{title}: learn", name, flags, train=True), scored
 
     def preset(self, preset: Preset) -> tuple[Stage, ...]:
-        title, pooling = f"{self.folder.name}, {preset.name}, seed {self.seed}", preset.pooling
+        title = f"{self.folder.name}, {preset.name}, seed {self.seed}"
+        pooling = preset.pooling
         if preset.flow is None:
             return (self.plain(pooling, title),)
         suffix = preset.name.replace("flow-target", "").replace("flow-", "_")
@@ -384,9 +385,11 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     names = (
         ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
     )
-    rows, falls = list[list[Entry]](), False
+    rows = list[list[Entry]]()
+    falls = False
     for stage, seconds, _ in outcomes:
-        scored, title = scores.get(stage.title), stage.title.removesuffix(" + flow")
+        scored = scores.get(stage.title)
+        title = stage.title.removesuffix(" + flow")
         plain = scores.get(title) if title != stage.title else None
         change = (
             100 * (scored.by_protocol["all"] - plain.by_protocol["all"])
@@ -412,7 +415,8 @@ def seed_runs(outcomes: Iterable[Outcome]) -> Iterator[records.SeedRun]:
     for stage, _, scores in outcomes:
         assert scores is not None, "every stage of a row predicts"
         (task_scores,) = scores.tasks.values()
-        seed, directory = stage.settings.training.seed, str(stage.settings.output_dir)
+        seed = stage.settings.training.seed
+        directory = str(stage.settings.output_dir)
         yield records.SeedRun(
             seed=seed, directory=directory, model=scores.model, scores=task_scores
         )

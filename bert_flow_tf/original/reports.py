@@ -35,6 +35,24 @@ _COMPARED = (
     "and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow."
 )
 
+_SCORE_COLUMNS = (
+    "name",
+    "embedding",
+    "encoder",
+    "task",
+    "split",
+    "metric",
+    "pairs",
+    "x100",
+    "all pairs",
+    "Pearson",
+    "without flow",
+    "change",
+    "paper",
+    "Table 8",
+    "TF1 code",
+)
+
 
 def scores_table(result: Result, *, explain_paper: bool = False) -> Table:
     """Return `rows_table` of one result's scores.
@@ -60,58 +78,8 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
     Scores are times 100; several seeds give their mean ± deviation (over n - 1). A note marks a
     flow that lowers a score by more than 0.5.
     """
-    cells, falls = [], False
-    for row in rows:
-        summary, published, plain = summarize(row.values_x100), row.published, row.baseline
-        median = (
-            f"median {summary.median:.2f}, n = {len(row.values_x100)}"
-            if len(row.values_x100) > 1
-            else ""
-        )
-        base, change = (plain.mean_x100, row.mean_x100 - plain.mean_x100) if plain else (None, None)
-        falls = falls or bool(fall(change))
-        one: list[Entry] = [
-            row.name,
-            _embedding(row),
-            encoder_in_words(row.model.encoder),
-            row.task,
-            row.split,
-        ]
-        one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), number(row.pairs, 0)]
-        one += [
-            number(summary.mean, spread=summary.std, note=median),
-            number(row.all_pairs_x100),
-            x100(row.pearson),
-        ]
-        one += [number(base), number(change, sign="+", note=fall(change))]
-        one += [
-            number(published.paper, note=published.row or "")
-            if published.paper is not None
-            else None
-        ]
-        one += [
-            number(published.seeds["mean"], spread=published.seeds["std"])
-            if published.seeds and median
-            else None
-        ]
-        runs, original = (
-            len(published.original),
-            published.original and summarize(published.original).mean,
-        )
-        cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
-    columns = [
-        "name",
-        "embedding",
-        "encoder",
-        "task",
-        "split",
-        "metric",
-        "pairs",
-        "x100",
-        "all pairs",
-        "Pearson",
-    ]
-    columns += ["without flow", "change", "paper", "Table 8", "TF1 code"]
+    cells = [_score_cells(row) for row in rows]
+    falls = any(fall(_change(row)) for row in rows)
     lengths = sorted({row.model.max_seq_length for row in rows})
     title = [
         f"{' or '.join(map(str, lengths))} word pieces",
@@ -121,7 +89,49 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
         *([_PROTOCOLS] if any(row.protocol for row in rows) else ()),
         *(WHY_FLOW if falls else ()),
     ]
-    return Table(columns, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
+    return Table(_SCORE_COLUMNS, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
+
+
+def _score_cells(row: ScoreRow) -> list[Entry]:
+    """Return a row's cells, one per name of `_SCORE_COLUMNS`."""
+    summary = summarize(row.values_x100)
+    count = len(row.values_x100)
+    median = f"median {summary.median:.2f}, n = {count}" if count > 1 else ""
+    change = _change(row)
+    return [
+        row.name,
+        _embedding(row),
+        encoder_in_words(row.model.encoder),
+        row.task,
+        row.split,
+        f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(),
+        number(row.pairs, 0),
+        number(summary.mean, spread=summary.std, note=median),
+        number(row.all_pairs_x100),
+        x100(row.pearson),
+        number(row.baseline.mean_x100 if row.baseline else None),
+        number(change, sign="+", note=fall(change)),
+        *_published_cells(row),
+    ]
+
+
+def _published_cells(row: ScoreRow) -> list[Entry]:
+    """Return the paper's score, Table 8's, and the TF1 code's."""
+    published = row.published
+    paper: Entry = None
+    if published.paper is not None:
+        paper = number(published.paper, note=published.row or "")
+    seeds: Entry = None
+    if published.seeds and len(row.values_x100) > 1:
+        seeds = number(published.seeds["mean"], spread=published.seeds["std"])
+    runs = len(published.original)
+    original = summarize(published.original).mean if runs else None
+    return [paper, seeds, number(original, note=f"{runs} runs" if runs > 1 else "")]
+
+
+def _change(row: ScoreRow) -> float | None:
+    """Return the difference from the score without a flow, if any."""
+    return row.mean_x100 - row.baseline.mean_x100 if row.baseline else None
 
 
 def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
@@ -161,7 +171,8 @@ def literature_table() -> Table:
         .joinpath("literature.json")
         .read_text("utf-8")
     )
-    found, rows = json.loads(text), list[list[Entry]]()
+    found = json.loads(text)
+    rows = list[list[Entry]]()
     tasks = list(dict.fromkeys(task for row in found["rows"] for task in row["spearman_x100"]))
     about = ("method", "encoder", "learned_on", "pooling", "aggregation")
     for row in found["rows"]:
@@ -181,10 +192,8 @@ def literature_table() -> Table:
 
 def encoder_in_words(encoder: EncoderRecord) -> str:
     """Return an encoder's name, or its handle's end, and its fine-tuning."""
-    tuned, words = (
-        fine_tuning_of(encoder),
-        encoder.name or encoder.handle.rstrip("/").rpartition("/")[2],
-    )
+    tuned = fine_tuning_of(encoder)
+    words = encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
     return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
 
 

@@ -76,10 +76,8 @@ def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
         if result.scores is not None:
             yield _task_row([(result.model, result.scores)], label)
     elif isinstance(result, Scores):
-        plain, before = (
-            msgspec.structs.replace(result.model, flow=None),
-            f"{label}, before the flow",
-        )
+        plain = msgspec.structs.replace(result.model, flow=None)
+        before = f"{label}, before the flow"
         pooled = (result.without_flow or {}).values()
         baselines = {
             row.key: row for row in (_task_row([(plain, task)], before) for task in pooled)
@@ -92,7 +90,8 @@ def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
 def _task_row(runs: Sequence[tuple[ModelRecord, TaskScores]], name: str) -> ScoreRow:
     """Return the row of a task; `runs` has an item per seed."""
     model, first = runs[0]
-    task, protocol = task_title(first.title), "wmean" if len(first.by_protocol) > 1 else "all"
+    task = task_title(first.title)
+    protocol = "wmean" if len(first.by_protocol) > 1 else "all"
     published = Published()
     if has_papers_shape(model) and is_whole(task, first.split, first.pairs):
         published = published_figures(task, first.split, model.pooling, model.flow, model.encoder)

@@ -45,8 +45,11 @@ class Run:
     def __init__(
         self, folder: pathlib.Path | None, settings: RunSettings, cluster: Cluster | None = None
     ) -> None:
-        self._folder, self.settings, self.task = folder, settings, get_task(settings.data.task_name)
-        training, cluster = settings.training, cluster or Cluster()
+        self._folder = folder
+        self.settings = settings
+        self.task = get_task(settings.data.task_name)
+        training = settings.training
+        cluster = cluster or Cluster()
         size = training.train_batch_size if training.do_train else None
         strategy = configure_devices(
             training.seed,
@@ -156,11 +159,13 @@ class Run:
         """
         config = read_config(self._folder) if self._folder else None
         if self._folder is None or config is None:
-            source, checkpoint = self._untrained_encoder(), None
+            source = self._untrained_encoder()
+            checkpoint = None
             config = self.config(source)
         else:
             self._check_same_model(config)
-            source, checkpoint = self._recorded_encoder(config), named_checkpoint(self._folder)
+            source = self._recorded_encoder(config)
+            checkpoint = named_checkpoint(self._folder)
             if checkpoint_name:
                 checkpoint = str(self._folder / checkpoint_name)
             elif checkpoint is None:
@@ -194,7 +199,8 @@ class Run:
 
     def predict(self, scorer: PairScorer) -> None:
         """Write a cosine per pair or, with `predict_pool`, both embeddings as JSON."""
-        scoring, task = self.settings.scoring, self.task
+        scoring = self.settings.scoring
+        task = self.task
         if scoring.eval_checkpoint_name:
             scorer = self.load(scoring.eval_checkpoint_name)
         splits = scoring.prediction_splits
@@ -239,50 +245,63 @@ class Run:
           pairs: number of training pairs; None if nothing is trained.
           data: digest of the pairs.
         """
-        settings, checkpoint = self.settings.model, self.settings.model.init_checkpoint
-        seed, flags = self.settings.training.seed, self.settings.training_flags
-
-        def training_record(earlier: Training | None) -> Training:
-            relevant = {
-                name: value for name, value in flags.items() if name not in ("task_name", "seed")
-            }
-            return Training(
-                task=self.task.name, pairs=pairs, settings=relevant, seed=seed, began_with=earlier
-            )
-
-        flow, encoder = None, provenance.run_encoder_record(source, settings.encoder_arguments)
-        if settings.flow:
-            training = provenance.flow_training(checkpoint)
-            training = (
-                (training or Training(seed=seed)) if pairs is None else training_record(training)
-            )
-            flow = CalibrationRecord(config=settings.flow_config, training=training)
-        encoder_trained = pairs is not None and not self.settings.losses.encoder_is_frozen
-        if encoder_trained:
-            tuning = training_record(encoder.fine_tuning)
-            encoder = msgspec.structs.replace(
-                encoder, fingerprint=None, weights=None, fine_tuning=tuning
-            )
-        model = ModelRecord(
-            encoder=encoder,
-            pooling=settings.sentence_embedding_type,
-            max_seq_length=settings.max_seq_length,
-            low_dim=settings.low_dim,
-            flow=flow,
-        )
+        settings = self.settings.model
+        checkpoint = settings.init_checkpoint
         return RunConfig(
             made_by=made_by("run_siamese"),
-            model=model,
+            model=self._model_record(source, pairs),
             encoder=source.files,
             encoder_flags=provenance.absolute_flags(settings.encoder_arguments),
-            encoder_trained=encoder_trained,
+            encoder_trained=self._trains_encoder(pairs),
             num_labels=self._num_labels,
             data=data,
             # A checkpoint's index holds the checksum of every tensor.
             begins_with=file_digest(f"{checkpoint_prefix(checkpoint)}.index")
             if checkpoint
             else None,
-            flags=flags,
+            flags=self.settings.training_flags,
+        )
+
+    def _trains_encoder(self, pairs: int | None) -> bool:
+        return pairs is not None and not self.settings.losses.encoder_is_frozen
+
+    def _model_record(self, source: EncoderSource, pairs: int | None) -> ModelRecord:
+        settings = self.settings.model
+        encoder = provenance.run_encoder_record(source, settings.encoder_arguments)
+        if self._trains_encoder(pairs):
+            encoder = msgspec.structs.replace(
+                encoder,
+                fingerprint=None,
+                weights=None,
+                fine_tuning=self._training_record(pairs, encoder.fine_tuning),
+            )
+        flow = None
+        if settings.flow:
+            training = provenance.flow_training(settings.init_checkpoint)
+            if pairs is not None:
+                training = self._training_record(pairs, training)
+            flow = CalibrationRecord(
+                config=settings.flow_config,
+                training=training or Training(seed=self.settings.training.seed),
+            )
+        return ModelRecord(
+            encoder=encoder,
+            pooling=settings.sentence_embedding_type,
+            max_seq_length=settings.max_seq_length,
+            low_dim=settings.low_dim,
+            flow=flow,
+        )
+
+    def _training_record(self, pairs: int | None, earlier: Training | None) -> Training:
+        flags = self.settings.training_flags
+        return Training(
+            task=self.task.name,
+            pairs=pairs,
+            settings={
+                name: value for name, value in flags.items() if name not in ("task_name", "seed")
+            },
+            seed=self.settings.training.seed,
+            began_with=earlier,
         )
 
     @property
@@ -323,7 +342,8 @@ class Run:
     ) -> SiameseBertFlow:
         # Load a classifier only from a run of the same task type, as the original does.
         num_labels = None if self.task.is_regression else config.num_labels
-        losses, seed = self.settings.losses, self.settings.training.seed
+        losses = self.settings.losses
+        seed = self.settings.training.seed
         model = build.build_model(
             source, config.model, num_labels=num_labels, losses=losses, seed=seed
         )
@@ -339,7 +359,8 @@ class Run:
 
     def _check_same_model(self, config: RunConfig) -> None:
         """Raise `UserError` if the run has another model than the settings describe."""
-        model, settings = config.model, self.settings.model
+        model = config.model
+        settings = self.settings.model
         # No number below 1 reduces the dimension.
         found: dict[str, Any] = {"low_dim": max(model.low_dim, 0)}
         found |= {"flow_model_config": model.flow.config if model.flow else None}
@@ -347,7 +368,8 @@ class Run:
         given = {name: getattr(settings, name) for name in found}
         given |= {"low_dim": max(settings.low_dim, 0), "flow_model_config": settings.flow_config}
         if not self.task.is_regression:
-            found["num_labels"], given["num_labels"] = config.num_labels, self._num_labels
+            found["num_labels"] = config.num_labels
+            given["num_labels"] = self._num_labels
         if differing := "; ".join(differences(found, given)):
             raise UserError(
                 f"{self._folder}: found a run with other settings ({differing}), expected the same"

@@ -36,7 +36,8 @@ class PairScorer(NamedTuple):
 
     def outputs(self, examples: Examples, task: Task) -> dict[str, np.ndarray]:
         """Return the model's outputs [n, ...] and the supervised `example_loss`."""
-        encoder, labels = self.model.encoder, scaled_labels(examples, task)
+        encoder = self.model.encoder
+        labels = scaled_labels(examples, task)
         tokenizer = encoder.source.tokenizer()
         pieces = tokenize_pairs(tokenizer, examples, labels, self.max_seq_length).pieces
         embed = (
@@ -64,7 +65,8 @@ def evaluate(
     scorer: PairScorer, task: Task, examples: Examples, settings: ScoringSettings
 ) -> dict[str, np.float32]:
     """Return the original's metrics of a model on examples."""
-    outputs, labels = scorer.outputs(examples, task), scaled_labels(examples, task)
+    outputs = scorer.outputs(examples, task)
+    labels = scaled_labels(examples, task)
     loss = outputs["example_loss"]
     results = {"eval_loss": np.mean(loss)}
     if task.is_regression:
@@ -91,7 +93,8 @@ def prediction_lines(outputs: Mapping[str, np.ndarray], pooled: bool) -> list[st
     """Return each pair's cosine or, if `pooled`, its embeddings as JSON."""
     if not pooled:
         return [str(cosine) for cosine in outputs["cos_similarity"]]
-    names, rows = ("embedding_a", "embedding_b"), range(len(outputs["embedding_a"]))
+    names = ("embedding_a", "embedding_b")
+    rows = range(len(outputs["embedding_a"]))
     return [
         json.dumps({name: [round(float(x), 6) for x in outputs[name][i]] for name in names})
         for i in rows

@@ -272,7 +272,8 @@ class RunSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        training, has_flow = self.training, self.model.flow
+        training = self.training
+        has_flow = self.model.flow
         check_local(self.output_parent_dir, "--output_parent_dir")
         check_local(self.model.cached_dir or "", "--cached_dir")
         for name, value in {
@@ -312,7 +313,9 @@ class RunSettings(Settings):
             return pathlib.Path(self.output_parent_dir, self.exp_name)
         if not self.exp_name_prefix:
             raise ArgumentError("exp_name: found nothing, expected --exp_name or --exp_name_prefix")
-        model, losses, training = self.model, self.losses, self.training
+        model = self.model
+        losses = self.losses
+        training = self.training
         parts = {
             f"{self.exp_name_prefix}_t_{self.data.task_name}": True,
             f"ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}": True,

@@ -47,7 +47,9 @@ class SiameseBertFlow(tf_keras.Model):
         self.encoder: Any = encoder
         self.flow: Any = flow
         self._seed = seed
-        self.num_labels, self.low_dim, self.loss_settings = num_labels, low_dim, losses or Losses()
+        self.num_labels = num_labels
+        self.low_dim = low_dim
+        self.loss_settings = losses or Losses()
         self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
         if num_labels:
@@ -160,7 +162,8 @@ class SiameseBertFlow(tf_keras.Model):
         inputs, labels = data
         # With this weight, the replicas' sums add up to the mean over the global batch.
         weight = 1.0 / replica_sum(tf.cast(tf.shape(labels)[0], tf.float32))
-        supervised, flow_variables = self.supervised_variables, self.flow_variables
+        supervised = self.supervised_variables
+        flow_variables = self.flow_variables
         with tf.GradientTape(persistent=True) as tape:
             outputs = self(inputs, training=True)
             loss = weight * tf.reduce_sum(self.supervised_example_loss(outputs, labels))

@@ -113,7 +113,8 @@ def train_and_score(
     with locked_run(folder) if folder and cluster.is_chief else contextlib.nullcontext():
         from bert_flow_tf.original.run import Run
 
-        run, scorer = Run(folder, settings, cluster), None
+        run = Run(folder, settings, cluster)
+        scorer = None
         if settings.training.trains:
             scorer = run.train()
         elif settings.scoring.scores:

@@ -64,7 +64,8 @@ def convert_tf1_run(
     """
     out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
     stored = Checkpoint(prefix := checkpoint_prefix(checkpoint))
-    has_bert, has_classifier = WORD_EMBEDDINGS in stored.shapes, TF1_OUTPUT_WEIGHTS in stored.shapes
+    has_bert = WORD_EMBEDDINGS in stored.shapes
+    has_classifier = TF1_OUTPUT_WEIGHTS in stored.shapes
     if not any(name.startswith(FLOW_SCOPE) for name in stored.shapes):
         raise UserError(
             f"{prefix}: found no variable below {FLOW_SCOPE}, expected a checkpoint with a flow"
@@ -90,13 +91,13 @@ def convert_tf1_run(
         # The original's run may have trained BERT.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
     flow = CalibrationRecord(config=flow_config(flow_model_config), training=Training())
-    shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim}
     config = RunConfig(
         made_by=made,
         model=ModelRecord(
             encoder=encoder_record,
             pooling=pooling_name(sentence_embedding_type),
-            **shape,
+            max_seq_length=max_seq_length,
+            low_dim=low_dim,
             flow=flow,
         ),
         encoder=source.files,
@@ -113,10 +114,13 @@ def convert_tf1_run(
             "step": tf.Variable(step, dtype=tf.int64),
             **build.checkpoint_parts(model, with_encoder=False),
         }
-        options: Any = {"max_to_keep": 1, "checkpoint_name": CHECKPOINT_NAME}
-        tf.train.CheckpointManager(tf.train.Checkpoint(**parts), str(folder), **options).save(
-            checkpoint_number=step
+        manager = tf.train.CheckpointManager(
+            tf.train.Checkpoint(**parts),
+            str(folder),
+            max_to_keep=1,
+            checkpoint_name=CHECKPOINT_NAME,
         )
+        manager.save(checkpoint_number=step)
         write_json(folder / CONFIG_FILE, config)
         results = TrainingResults(made_by=made, model=config.model, steps=step)
         write_json(folder / TRAIN_RESULTS_FILE, results)
@@ -147,7 +151,8 @@ def write_tf1_run(
     arrays["global_step"] = np.asarray(run_step(prefix), np.int64)
     name = f"{CHECKPOINT_NAME}-{arrays['global_step']}"
     with new_output(out_dir, TF1_CHECKPOINT, overwrite=overwrite) as folder:
-        names, values = [*arrays], [*arrays.values()]
+        names = [*arrays]
+        values = [*arrays.values()]
         slices = [""] * len(names)
         tf.raw_ops.SaveV2(
             prefix=f"{folder}/{name}", tensor_names=names, shape_and_slices=slices, tensors=values

@@ -91,7 +91,9 @@ def new_batches(
     cache_dir: AnyPath,
 ) -> Batches:
     """Choose cached embeddings, embeddings with dropout, or tokens; `order` is `pairs.ordered`."""
-    encoder, length, pad = model.encoder, settings.max_seq_length, settings.pad_to_max_seq_length
+    encoder = model.encoder
+    length = settings.max_seq_length
+    pad = settings.pad_to_max_seq_length
     if training.cache_embeddings:
         cached = cached_embeddings(
             encoder, tokenizer, pairs.pieces, length, cache_dir=cache_dir, pad_to_max=pad

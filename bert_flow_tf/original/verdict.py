@@ -10,7 +10,10 @@ from bert_flow_tf.original.records import Checked, Verification, summarize
 from bert_flow_tf.original.rows import ScoreRow
 from bert_flow_tf.table import Table, number
 
-SAME, ALIKE, DIFFERENT, NOT_RUN = "✓", "≈", "✗", "–"
+SAME = "✓"
+ALIKE = "≈"
+DIFFERENT = "✗"
+NOT_RUN = "–"
 # Without a flow nothing is random; this limit, for scores times 100, allows for the rounding of
 # cosines.
 _ROUNDING = 0.03
@@ -94,7 +97,8 @@ def _largest(
     if not compared:
         return Claim(name, NOT_RUN, "", "", missing)
     row, theirs = max(compared, key=lambda one: abs(one[0].mean_x100 - one[1]))
-    difference, words = row.mean_x100 - theirs, row.published.row or row.model.pooling
+    difference = row.mean_x100 - theirs
+    words = row.published.row or row.model.pooling
     evidence = f"{row.task}, {words} {row.mean_x100:.2f}, expected {theirs:.2f}"
     evidence += f" (worst of {len(compared)})" if len(compared) > 1 else ""
     return Claim(
@@ -115,11 +119,9 @@ def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
     if not with_flow:
         yield Claim("scores with flow", NOT_RUN, "", "", _REPRODUCE)
     for row in with_flow:
-        name, ours, theirs = (
-            f"scores with flow, {row.model.pooling}",
-            row.values_x100,
-            row.published.original,
-        )
+        name = f"scores with flow, {row.model.pooling}"
+        ours = row.values_x100
+        theirs = row.published.original
         evidence = (
             f"{_spread(ours)} over {len(ours)} seeds, expected {_spread(theirs)} over "
             f"{len(theirs)} runs"
@@ -133,7 +135,8 @@ def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
             f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
         )
         # A wide interval may hold 0 although the scores differ.
-        is_wide, mark = high - low > 2 * _NEAR_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
+        is_wide = high - low > 2 * _NEAR_PAPER
+        mark = ALIKE if low <= 0 <= high else DIFFERENT
         limit = "too wide to tell" if is_wide else "95% interval holds 0"
         yield Claim(
             name, NOT_RUN if is_wide and mark == ALIKE else mark, difference, limit, evidence

@@ -85,12 +85,10 @@ class Steps(tf_keras.callbacks.Callback):
         writes: bool = True,
     ) -> None:
         super().__init__()
-        self._checkpoints, self._every, self._learned, self._writes = (
-            checkpoints,
-            every,
-            learned,
-            writes,
-        )
+        self._checkpoints = checkpoints
+        self._every = every
+        self._learned = learned
+        self._writes = writes
         self.step = checkpoints.step
         self._saved_at = int(self.step)
 
@@ -184,7 +182,9 @@ class Progress(tf_keras.callbacks.Callback):
         hide_bar: bool | None = None,
     ) -> None:
         super().__init__()
-        self.step, self.total_steps, self.every = step, total_steps, every
+        self.step = step
+        self.total_steps = total_steps
+        self.every = every
         self.writer = tf.summary.create_file_writer(str(output_dir))
         self.bar = tqdm(
             desc="train", initial=int(step), total=total_steps, unit="step", disable=hide_bar
@@ -221,13 +221,11 @@ class DevScores(tf_keras.callbacks.Callback):
         writes: bool = True,
     ) -> None:
         super().__init__()
-        self.step, self.every, self._path, self._measure, self._writes = (
-            step,
-            every,
-            path,
-            measure,
-            writes,
-        )
+        self.step = step
+        self.every = every
+        self._path = path
+        self._measure = measure
+        self._writes = writes
         self.by_step: dict[int, float] = {}
         if path.exists():
             found = read_json(

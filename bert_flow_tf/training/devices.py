@@ -34,7 +34,8 @@ def configure_devices(
       UserError: the replicas cannot share the batch equally, or the workers cannot connect.
       RuntimeError: TensorFlow has already set up another number of devices.
     """
-    gpus, wanted = tf.config.list_physical_devices("GPU"), num_logical_cpus
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = num_logical_cpus
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     cpu = tf.config.list_physical_devices("CPU")[0]

@@ -131,7 +131,8 @@ def _run_config(
     flags = {
         name: value for name, value in vars(settings).items() if name != "save_checkpoints_steps"
     }
-    sentences, encoder = int(pieces.nrows()), encoder_record(source)
+    sentences = int(pieces.nrows())
+    encoder = encoder_record(source)
     tuning = {name: value for name, value in flags.items() if name != "seed"}
     learned = Training(
         settings={"objective": MASKED_LM, "sentences": sentences, **tuning},
@@ -157,7 +158,8 @@ def compiled_model(source: EncoderSource, settings: PretrainSettings) -> MaskedL
         `settings.max_seq_length`.
     """
     encoder = SentenceEncoder(source, "avg", trainable=True)
-    length, limit = settings.max_seq_length, encoder.max_seq_length
+    length = settings.max_seq_length
+    limit = encoder.max_seq_length
     if limit and length > limit:
         raise ArgumentError(
             f"max_seq_length: found {length}, expected at most the encoder's {limit} positions"
@@ -276,7 +278,8 @@ def masked(
     Returns:
       The masked tokens, and the labels, int32 [n, t].
     """
-    ids, length = tokens["input_word_ids"], tf.reduce_sum(tokens["input_mask"], axis=1)
+    ids = tokens["input_word_ids"]
+    length = tf.reduce_sum(tokens["input_mask"], axis=1)
     position = tf.range(tf.shape(ids)[1])
     draws = tf.map_fn(
         lambda number: tf.random.stateless_uniform(
@@ -313,7 +316,8 @@ def masked_batches(
     Each epoch has its own order; a batch may span epochs. Order and masks depend only on the seed,
     so `skip_steps` resumes exactly where an interrupted run stopped.
     """
-    count, size = pieces.nrows(tf.int64), settings.train_batch_size
+    count = pieces.nrows(tf.int64)
+    size = settings.train_batch_size
 
     def batch(step: tf.Tensor) -> tuple[Inputs, tf.Tensor]:
         numbers = step * size + tf.range(size, dtype=tf.int64)
