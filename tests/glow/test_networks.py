@@ -132,7 +132,7 @@ def test_an_own_coupling_takes_its_own_key(registered, tmp_path):
 def test_a_flow_of_missing_code_names_the_registration(registered, tmp_path, monkeypatch):
     FlowCalibrator(dataclasses.replace(CONFIG, coupling="scaled")).fit(ROWS).save(tmp_path / "a")
     monkeypatch.delitem(COUPLINGS, "scaled")
-    with pytest.raises(ValueError, match=r"glow\.config\.COUPLINGS\['scaled'\]"):
+    with pytest.raises(ValueError, match="ScaledCoupling registered it"):
         FlowCalibrator.load(tmp_path / "a")
 
 
