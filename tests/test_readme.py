@@ -110,7 +110,7 @@ def test_commands_train_score_convert_and_report(clone):
     for name in ("stsb_flow", "from_tf1"):
         assert (clone / "runs" / name / "train_results.json").is_file()
     # A report ends with its last source, the comparison.
-    assert _bert_flow("tables")[-1].startswith("recommended, by the labelled pairs: ")
+    assert _bert_flow("tables")[-1].startswith("recommended, ")
 
 
 def test_every_difference_from_the_original_is_pinned_by_a_test():
