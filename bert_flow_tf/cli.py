@@ -90,14 +90,21 @@ class _Commands(click.Group):
             ) from error
 
 
-# --sentence_embedding_type is the original's name of --pooling.
-_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
-_SETTINGS["token_normalize_func"] = lambda name: (
-    "pooling" if name == "sentence_embedding_type" else name
+def _without_synonym(name: str) -> str:
+    """Return `pooling` for the original's name of this option."""
+    return "pooling" if name == "sentence_embedding_type" else name
+
+
+@click.group(
+    "bert-flow",
+    cls=_Commands,
+    epilog=_EXAMPLE,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "show_default": True,
+        "token_normalize_func": _without_synonym,
+    },
 )
-
-
-@click.group("bert-flow", cls=_Commands, epilog=_EXAMPLE, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name="bert-flow")
 @click.option(
     "--code",

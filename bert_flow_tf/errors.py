@@ -212,6 +212,7 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
             # end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:
-        line, status = "interrupted", 130
+        line = "interrupted"
+        status = 130
     print(line, file=sys.stderr)
     return status

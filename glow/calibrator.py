@@ -66,9 +66,7 @@ class FlowTrainer:
         # Loop over the batches [k, rows, D] in the graph, because a Python loop would double the
         # time per step.
         steps = tf.function(
-            lambda u: tf.map_fn(
-                self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype
-            ),
+            lambda u: tf.map_fn(self._step, u, parallel_iterations=1, fn_output_signature=u.dtype),
             input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
             autograph=False,
         )
@@ -76,7 +74,7 @@ class FlowTrainer:
         # concrete functions.
         self._steps = functools.cache(steps.get_concrete_function)
 
-    def _take_step(self, u: tf.Tensor) -> tf.Tensor:
+    def _step(self, u: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             mean = tf.reduce_mean(self._loss(self.flow, u, self.optimizer.iterations))
             loss = 2.0 * mean
@@ -99,55 +97,59 @@ class FlowTrainer:
         are those of the steps up to there, and `held_out_losses` has the held-out rows' by step.
         To the callbacks, each call of at most 32 steps is an epoch, see `FlowCalibrator.fit`.
         """
-        told = _told(callbacks, self.flow)
-        state = self.state()
+        told = _started(callbacks, self.flow)
+        start = self.state()
+        best = None if held_out is None else _Best(self, held_out)
         self.held_out_losses = {}
         self._fixed_forward = None
         losses: list[float] = []
-        best = (math.inf, 0, state)
-        hide_bar = None if show_progress_bar is None else not show_progress_bar
         try:
-            with tqdm(total=steps, desc="flow", unit="step", disable=hide_bar) as progress:
-                if progress.disable and hide_bar is None:
-                    logging.info("learning the flow, %s steps", f"{steps:,}")
+            with _progress_bar(steps, show_progress_bar) as progress:
                 for number, stack in enumerate(_stacked(batches)):
-                    if told:
-                        told.on_epoch_begin(number)
-                    step_losses = self._steps()(tf.constant(X[stack])).numpy()
-                    if not (finite := np.isfinite(step_losses)).all():
-                        i = int(np.argmin(finite))
-                        at = f"at step {len(losses) + i + 1} of {steps}"
-                        raise ValueError(
-                            f"found a loss of {step_losses[i]} {at}, try a smaller learning rate"
-                        )
+                    told.on_epoch_begin(number)
+                    step_losses = self._take_steps(X[stack], len(losses), steps)
                     losses.extend(step_losses)
                     progress.update(len(stack))
                     logs = {"loss": float(np.mean(step_losses))}
-                    if held_out is not None:
-                        loss = float(np.mean(self._loss(self.flow, tf.constant(held_out), None)))
-                        logs["val_loss"] = self.held_out_losses[len(losses)] = loss
-                        if loss < best[0]:
-                            best = (loss, len(losses), self.state())
-                    if told:
-                        told.on_train_batch_end(len(losses) - 1, {"loss": float(step_losses[-1])})
-                        told.on_epoch_end(number, logs)
-                        if told.model.stop_training:
-                            break
-            if held_out is not None:
-                if not best[1]:
-                    raise ValueError("held_out: found no finite loss, expected one")
-                del losses[best[1] :]
-                self.restore(best[2])
-            if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
-                raise ValueError(
-                    "found flow weights that are not finite, try a smaller learning rate"
-                )
+                    if best:
+                        logs["val_loss"] = best.measure(len(losses))
+                        self.held_out_losses[len(losses)] = logs["val_loss"]
+                    told.on_train_batch_end(len(losses) - 1, {"loss": float(step_losses[-1])})
+                    told.on_epoch_end(number, logs)
+                    if told.model.stop_training:
+                        break
+            if best:
+                best.restore()
+                del losses[best.step :]
+            self._check_weights()
         except BaseException:
-            self.restore(state)
+            self.restore(start)
             raise
-        if told:
-            told.on_train_end()
+        told.on_train_end()
         return np.asarray(losses, np.float32)
+
+    def _take_steps(self, rows: np.ndarray, done: int, steps: int) -> np.ndarray:
+        """Take a step per batch of rows [k, n, D]; return losses.
+
+        Args:
+          done, steps: the steps so far and of the whole training, for the error of a loss that is
+            not finite.
+        """
+        losses = self._steps()(tf.constant(rows)).numpy()
+        finite = np.isfinite(losses)
+        if not finite.all():
+            i = int(np.argmin(finite))
+            at = f"at step {done + i + 1} of {steps}"
+            raise ValueError(f"found a loss of {losses[i]} {at}, try a smaller learning rate")
+        return losses
+
+    def loss_of(self, rows: tf.Tensor) -> float:
+        """Return the mean loss of rows [n, D] that take no step."""
+        return float(np.mean(self._loss(self.flow, rows, None)))
+
+    def _check_weights(self) -> None:
+        if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
+            raise ValueError("found flow weights that are not finite, try a smaller learning rate")
 
     def forward(self, u: np.ndarray) -> np.ndarray:
         """Return latents of rows [n, D], by the folded flow if possible."""
@@ -166,6 +168,31 @@ class FlowTrainer:
             variable.assign(value)
 
 
+class _Best:
+    """The state at which held-out rows [m, D] are most likely."""
+
+    def __init__(self, trainer: FlowTrainer, held_out: np.ndarray) -> None:
+        self._trainer = trainer
+        self._held_out = tf.constant(held_out)
+        self._loss = math.inf
+        self._state: list[np.ndarray] = []
+        self.step = 0
+
+    def measure(self, step: int) -> float:
+        """Return the rows' loss; keep the state if it is the least."""
+        loss = self._trainer.loss_of(self._held_out)
+        if loss < self._loss:
+            self._loss = loss
+            self._state = self._trainer.state()
+            self.step = step
+        return loss
+
+    def restore(self) -> None:
+        if not self.step:
+            raise ValueError("held_out: found no finite loss, expected one")
+        self._trainer.restore(self._state)
+
+
 class _FlowModel(tf_keras.Model):
     """The `model` of Keras callbacks: the flow's weights and `stop_training`."""
 
@@ -174,17 +201,23 @@ class _FlowModel(tf_keras.Model):
         self.flow = flow
 
 
-def _told(
+def _started(
     callbacks: Sequence[tf_keras.callbacks.Callback], flow: Glow
-) -> tf_keras.callbacks.CallbackList | None:
-    """Return the callbacks as one that has started, or None without any."""
-    if not callbacks:
-        return None
+) -> tf_keras.callbacks.CallbackList:
+    """Return the callbacks as one, which has started."""
     model = _FlowModel(flow)
-    told = tf_keras.callbacks.CallbackList(list(callbacks), model=model, add_history=False)
+    started = tf_keras.callbacks.CallbackList(list(callbacks), model=model, add_history=False)
     model.stop_training = False
-    told.on_train_begin()
-    return told
+    started.on_train_begin()
+    return started
+
+
+def _progress_bar(steps: int, show: bool | None) -> tqdm:
+    """Return a bar; log a line instead if there is no terminal."""
+    bar = tqdm(total=steps, desc="flow", unit="step", disable=None if show is None else not show)
+    if bar.disable and show is None:
+        logging.info("learning the flow, %s steps", f"{steps:,}")
+    return bar
 
 
 class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -58,7 +58,8 @@ def check_served(url: str, folder: str, name: str | None) -> None:
         raise UserError(
             f"{url}: found embeddings of shape {list(found.shape)}, expected {list(expected.shape)}"
         )
-    difference, largest = np.abs(found - expected).max(), np.abs(expected).max()
+    difference = np.abs(found - expected).max()
+    largest = np.abs(expected).max()
     click.echo(
         f"{url}: largest difference {difference:.1e} for values up to {largest:.1e}, {len(texts)} "
         "sentences"

@@ -1,7 +1,7 @@
 """`bert-flow compare`: calibrations side by side on your own sentences."""
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,23 +67,16 @@ def compare(
         }
     )
     opt.check_one_of({"input": sentences, "glue_dir": data["glue_dir"]})
-    for method in methods:
-        try:
-            find_method(method)
-        except ArgumentError as error:
-            raise UserError(f"--methods: {str(error).removeprefix('method: ')}") from error
+    _check_methods(methods)
     path = locked_file(out, overwrite=overwrite) if out else None
     task: Task | None = data["task"] if data["glue_dir"] else None
-    pairs: Pairs | None
+    pairs: Pairs | None = None
     if task:
         given, pairs = _of_task(task, data["glue_dir"])
     else:
         given = [sentence for sentence in sentences or () if sentence.strip()]
-        pairs = (
-            opt.read_pairs(data["pairs"], data["pair_columns"])
-            if data["pairs"] is not None
-            else None
-        )
+        if data["pairs"] is not None:
+            pairs = opt.read_pairs(data["pairs"], data["pair_columns"])
     from bert_flow_tf.calibration.any_encoder import compare
 
     encoder: Any = (
@@ -101,6 +94,14 @@ def compare(
     click.echo(result)
     if path:
         write_results(path, result)
+
+
+def _check_methods(methods: Sequence[str]) -> None:
+    for method in methods:
+        try:
+            find_method(method)
+        except ArgumentError as error:
+            raise UserError(f"--methods: {str(error).removeprefix('method: ')}") from error
 
 
 def _of_task(task: Task, glue_dir: str) -> tuple[list[str], "Pairs"]:

@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ _FEW_ROWS = 20
 # A group is a chain if two of this many members have a cosine so far below the threshold.
 _SAMPLE = 256
 _FAR = 0.2
+_TIGHTER = "a higher --threshold, or a smaller --false_matches, gives tighter groups"
+_FALSE_MATCHES = 1e-4
 
 
 @click.command(
@@ -79,7 +82,7 @@ def duplicates(
     different = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
     if len(different) < 2:
         raise UserError(f"--input: found {len(different)} different sentences, expected 2 or more")
-    share = false_matches or 1e-4
+    share = false_matches or _FALSE_MATCHES
     if threshold is None:
         thresholds.check_enough(len(different), share)
     loaded = model.load()
@@ -97,12 +100,9 @@ def duplicates(
     cosines = np.where(np.bincount(rows, minlength=len(different)) > 1, 1.0, nearest)
     numbers = _numbers(groups[rows])
     header = ["group", "cosine", *(keep or ()), columns["column"] or "sentence"]
-    with new_file(path) as new, new.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(header)
-        for i in np.argsort(numbers, kind="stable")[np.count_nonzero(numbers == 0) :]:
-            writer.writerow([numbers[i], f"{cosines[rows[i]]:.4f}", *kept[i], sentences[i]])
-    _warn_if_loose(u, groups, rows, threshold)
+    _write(path, header, numbers, cosines[rows], kept, sentences)
+    _warn_if_large(groups[rows])
+    _warn_if_chained(u, groups, threshold)
     equal = len(sentences) - len(different)
     say(
         f"groups written: {out} ({numbers.max():,} groups of {np.count_nonzero(numbers):,} rows, "
@@ -137,20 +137,37 @@ def _only_unknown(model: "BertFlow", texts: list[str]) -> np.ndarray:
     return stream.only_unknown(pieces, model.tokenizer.unknown_id).numpy()
 
 
-def _warn_if_loose(u: np.ndarray, groups: np.ndarray, rows: np.ndarray, threshold: float) -> None:
-    """Warn about groups that are large or hold unlike sentences.
+def _write(
+    path: pathlib.Path,
+    header: list[str],
+    numbers: np.ndarray,
+    cosines: np.ndarray,
+    kept: Sequence[tuple],
+    sentences: Sequence[str],
+) -> None:
+    """Write the rows [n] that have a group's number, by number."""
+    with new_file(path) as new, new.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(header)
+        for i in np.argsort(numbers, kind="stable")[np.count_nonzero(numbers == 0) :]:
+            writer.writerow([numbers[i], f"{cosines[i]:.4f}", *kept[i], sentences[i]])
+
+
+def _warn_if_large(groups: np.ndarray) -> None:
+    """Warn if a group has more than a tenth of the rows."""
+    count = len(groups)
+    largest = int(np.bincount(groups).max())
+    if count >= _FEW_ROWS and largest > count / 10:
+        logging.warning("one group has %s of %s rows; %s", f"{largest:,}", f"{count:,}", _TIGHTER)
+
+
+def _warn_if_chained(u: np.ndarray, groups: np.ndarray, threshold: float) -> None:
+    """Warn about groups that hold unlike sentences.
 
     Args:
       u: embeddings [n, D] of norm 1, of the different sentences.
       groups: the group of each sentence [n].
-      rows: the number of each row's sentence.
     """
-    raise_it = "a higher --threshold, or a smaller --false_matches, gives tighter groups"
-    largest = int(np.bincount(groups[rows]).max())
-    if len(rows) >= _FEW_ROWS and largest > len(rows) / 10:
-        logging.warning(
-            "one group has %s of %s rows; %s", f"{largest:,}", f"{len(rows):,}", raise_it
-        )
     by_group = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[by_group])) + 1
     chained = 0
@@ -168,7 +185,7 @@ def _warn_if_loose(u: np.ndarray, groups: np.ndarray, rows: np.ndarray, threshol
             "%s groups are chains: their least similar sentences have a cosine of %.2f; %s",
             f"{chained:,}",
             least,
-            raise_it,
+            _TIGHTER,
         )
 
 
@@ -182,7 +199,8 @@ def similar_groups(u: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndar
     from scipy.sparse.csgraph import connected_components
 
     n = len(u)
-    groups, nearest = np.arange(n), np.full(n, -1.0, np.float32)
+    groups = np.arange(n)
+    nearest = np.full(n, -1.0, np.float32)
     for start in range(0, n, _ROWS):
         cosines = u[start : start + _ROWS] @ u[start:].T
         np.fill_diagonal(cosines, -1)

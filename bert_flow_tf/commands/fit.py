@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,12 @@ from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.embedding_files import open_array
 from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
 from bert_flow_tf.scale.shards import Parts
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.calibration.any_encoder import Calibrated
+    from bert_flow_tf.calibration.judgement import Pairs
+    from bert_flow_tf.records import CalibrationRecord
 
 
 @click.command(
@@ -47,66 +53,27 @@ def fit(
     is saved.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
-    is_array = embeddings is not None and embeddings.endswith(".npy")
-    if is_array and (sentence_transformer or model.bert_hub or pairs):
-        raise UserError(
-            f"--embeddings={embeddings}: found an encoder or pairs as well, expected neither with "
-            ".npy"
-        )
-    if not is_array:
-        encoders = {
-            "bert_hub": model.bert_hub,
-            "sentence_transformer": sentence_transformer if sentences else None,
-        }
-        opt.check_one_of(encoders)
-        if embeddings and settings.method != "flow":
-            raise UserError(
-                f"--method: found {settings.method} with a folder of embeddings, expected flow"
-            )
-    if sentence_transformer:
-        check_installed(
-            "sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError
-        )
-    kind = CALIBRATION_FOLDER if is_array or sentence_transformer else BERT_FLOW_FOLDER
+    _check_encoder(model, sentence_transformer, sentences, embeddings, settings, pairs)
+    is_calibration = bool(_is_array(embeddings) or sentence_transformer)
+    kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)
     given = list(sentences or ())
     texts = [sentence for sentence in given if sentence.strip()]
-    count = len(texts)
-    if embeddings:
-        count = len(open_array(embeddings)) if is_array else Parts(embeddings).rows
+    count = _rows(embeddings) if embeddings else len(texts)
     if count < settings.batch_size:
         raise UserError(
             f"--train_batch_size: found {settings.batch_size}, expected at most the {count} "
             "sentences"
         )
     judged = None if pairs is None else opt.read_pairs(pairs, pair_columns)
-    arguments: dict[str, Any] = {**vars(settings), "pairs": judged, "metric": metric}
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
-    if kind is CALIBRATION_FOLDER:
-        from bert_flow_tf.calibration.any_encoder import calibrate, calibrate_array
-
-        if sentence_transformer:
-            learned: Any = calibrate(
-                opt.load_sentence_transformer(sentence_transformer), texts, **arguments
-            )
-        else:
-            learned = calibrate_array(open_array(str(embeddings)), settings)
+    learned: Calibrated | BertFlow
+    if is_calibration:
+        learned = _calibration(sentence_transformer, texts, embeddings, settings, judged, metric)
         record = learned.record
     else:
-        learned = model.load()
-        encoder = learned.source.record
-        if encoder.kind == "Hugging Face" and encoder.pooling:
-            # Only a sentence-transformers folder has its own pooling.
-            trained = "this encoder was trained for cosine similarity"
-            click.echo(
-                f"{trained}; a flow often lowers its scores: see bert-flow compare", err=True
-            )
-        if embeddings:
-            learned.fit_dataset(embeddings, settings, pairs=judged)
-        else:
-            learned.fit(texts, **arguments)
-        record = learned.record.flow
+        learned, record = _model(model, texts, embeddings, settings, judged, metric)
     verdict = record.verdict
     if verdict:
         click.echo(verdict)
@@ -118,5 +85,86 @@ def fit(
     learned.save(path, overwrite=overwrite)
     found = record.training.settings
     training = f"{found['steps']} steps" if "steps" in found else settings.method
-    written = "model" if kind is BERT_FLOW_FOLDER else "calibration"
+    written = "calibration" if is_calibration else "model"
     say(f"{written} written: {out} ({count} sentences, {training})")
+
+
+def _is_array(embeddings: str | None) -> bool:
+    return embeddings is not None and embeddings.endswith(".npy")
+
+
+def _rows(embeddings: str) -> int:
+    """Return the number of embeddings in a file or folder."""
+    return len(open_array(embeddings)) if _is_array(embeddings) else Parts(embeddings).rows
+
+
+def _check_encoder(
+    model: opt.ModelOptions,
+    sentence_transformer: str | None,
+    sentences: Iterator[str] | None,
+    embeddings: str | None,
+    settings: FitSettings,
+    pairs: str | None,
+) -> None:
+    """Raise an error unless the encoder's options fit the input."""
+    if _is_array(embeddings):
+        if sentence_transformer or model.bert_hub or pairs:
+            raise UserError(
+                f"--embeddings={embeddings}: found an encoder or pairs as well, expected neither "
+                "with .npy"
+            )
+        return
+    encoders = {
+        "bert_hub": model.bert_hub,
+        "sentence_transformer": sentence_transformer if sentences else None,
+    }
+    opt.check_one_of(encoders)
+    if embeddings and settings.method != "flow":
+        raise UserError(
+            f"--method: found {settings.method} with a folder of embeddings, expected flow"
+        )
+    if sentence_transformer:
+        check_installed(
+            "sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError
+        )
+
+
+def _calibration(
+    sentence_transformer: str | None,
+    texts: list[str],
+    embeddings: str | None,
+    settings: FitSettings,
+    pairs: "Pairs | None",
+    metric: str | None,
+) -> "Calibrated":
+    """Learn a calibration of another library's encoder, or of an array."""
+    from bert_flow_tf.calibration.any_encoder import calibrate, calibrate_array
+
+    if not sentence_transformer:
+        return calibrate_array(open_array(str(embeddings)), settings)
+    encoder = opt.load_sentence_transformer(sentence_transformer)
+    return calibrate(encoder, texts, pairs=pairs, metric=metric, **vars(settings))
+
+
+def _model(
+    options: opt.ModelOptions,
+    texts: list[str],
+    embeddings: str | None,
+    settings: FitSettings,
+    pairs: "Pairs | None",
+    metric: str | None,
+) -> "tuple[BertFlow, CalibrationRecord]":
+    """Learn a model's flow; return the model and the flow's record."""
+    learned = options.load()
+    encoder = learned.source.record
+    if encoder.kind == "Hugging Face" and encoder.pooling:
+        # Only a sentence-transformers folder has its own pooling.
+        trained = "this encoder was trained for cosine similarity"
+        click.echo(f"{trained}; a flow often lowers its scores: see bert-flow compare", err=True)
+    if embeddings:
+        learned.fit_dataset(embeddings, settings, pairs=pairs)
+    else:
+        learned.fit(texts, pairs=pairs, metric=metric, **vars(settings))
+    record = learned.record.flow
+    assert record is not None  # `fit` sets it.
+    return learned, record

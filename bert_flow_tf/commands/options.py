@@ -35,7 +35,9 @@ Decorator = Callable[[Function], Function]
 
 _LARGEST = 2**32 - 1
 _MOST_SEEDS = 1000
-COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
+COUNT = click.IntRange(1, _LARGEST)
+WHOLE = click.IntRange(0, _LARGEST)
+LENGTH = click.IntRange(3, _LARGEST)
 
 
 def length_option(default: object) -> Decorator:
@@ -163,8 +165,13 @@ class ModelOptions:
         if self.model:
             return BertFlow.from_pretrained(self.model, dtype=dtype)
         assert self.bert_hub is not None  # `model_options` requires one of the two
-        options: dict[str, Any] = {name: getattr(self, name) for name in _ENCODER_OPTIONS}
-        return BertFlow.from_hub(self.bert_hub, **options, dtype=dtype)
+        return BertFlow.from_hub(
+            self.bert_hub,
+            preprocess_hub=self.preprocess_hub,
+            pooling=self.pooling,
+            max_seq_length=self.max_seq_length,
+            dtype=dtype,
+        )
 
 
 def model_options(
@@ -243,16 +250,21 @@ def sentence_options(*, required: bool = True) -> Decorator:
     ]
 
     def opened(values: dict[str, Any]) -> dict[str, Any]:
-        path, file_format, column = (
-            values.pop(name) for name in ("path", "input_format", "column")
-        )
-        columns = {"columns": column and [column], "no_header": values.pop("no_header")}
-        if path is None and (file_format or any(columns.values())):
+        path = values.pop("path")
+        file_format = values.pop("input_format")
+        column = values.pop("column")
+        no_header = values.pop("no_header")
+        sentences = None
+        if path:
+            sentences = read_sentences(
+                path,
+                file_format=file_format,
+                columns=[column] if column else None,
+                no_header=no_header,
+            )
+        elif file_format or column or no_header:
             raise click.UsageError("--input_format and --column: missing --input, which they need")
-        return {
-            "sentences": path and read_sentences(path, file_format=file_format, **columns),
-            **values,
-        }
+        return {"sentences": sentences, **values}
 
     return _converted(with_options(options), opened)
 

@@ -2,10 +2,11 @@
 
 import pathlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.errors import UserError
@@ -16,6 +17,8 @@ from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, input_files, read_manifest
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from bert_flow_tf.api import BertFlow
 
 
@@ -59,61 +62,92 @@ def search(
     if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
     name = given["column"] or "sentence"
-    file_format = given.pop("input_format")
     shown = [*dict.fromkeys([*(keep or ()), name])]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")
-        columns = shown
-        settings = ShardSettings()
         manifest = None if overwrite else read_manifest(folder)
-        if manifest is not None:
-            # Any folder of the same model and input will do, whatever its other settings; an
-            # unfinished one is resumed.
-            settings = manifest.settings
-            columns = manifest.columns or shown
-            if missing := [one for one in shown if one not in columns]:
-                raise UserError(
-                    f"--embeddings={embeddings}: found the columns {', '.join(columns)}, not "
-                    f"{missing[0]}"
-                )
-        files = input_files(inputs, file_format=file_format, keep=columns, **given)
+        columns = shown if manifest is None else _kept_columns(manifest, shown, embeddings)
+        files = input_files(inputs, file_format=given.pop("input_format"), keep=columns, **given)
         with locked(folder, wait=True):
             loaded = model.load()
-            prompt = loaded.document_prompt
-            if manifest is None:
-                is_default = prompt == loaded.default_prompt
-                settings = ShardSettings(prompt=None if is_default else prompt)
-            elif prompt != _prompt(manifest, loaded):
-                raise UserError(
-                    f"--embeddings={embeddings}: found sentences with the prompt "
-                    f"{_prompt(manifest, loaded)!r}, expected documents with {prompt!r}; "
-                    "encode-folder takes --prompt"
-                )
+            settings = _settings(manifest, loaded, embeddings)
             job = Job(files, folder, settings, overwrite=overwrite)
-            manifest = job.run(LocalEngine(loaded, folder, settings))
-            import pyarrow.parquet
+            parts = job.run(LocalEngine(loaded, folder, settings)).parts
+            table = _table(folder, parts)
+    rows = table.select(shown).to_pylist()
+    numbers = _first_rows(rows, name) if unique else [*range(len(rows))]
+    corpus = [[rows[i][column] for column in shown] for i in numbers]
+    vectors = table.take(numbers)[EMBEDDING].combine_chunks().flatten().to_numpy()
+    found = _nearest(loaded.encode_query(all_queries), vectors.reshape(len(numbers), -1), top_k)
+    for query, (distances, nearest) in zip(all_queries, found, strict=True):
+        if len(all_queries) > 1:
+            click.echo(_one_line(query))
+        for rank, (distance, i) in enumerate(zip(distances, nearest, strict=True), 1):
+            cells = map(_one_line, corpus[i])
+            click.echo("\t".join([f"{rank}", f"{1 - distance:.6f}", *cells]))
 
-            tables = [pyarrow.parquet.read_table(folder / part) for part in manifest.parts]
+
+def _kept_columns(manifest: Manifest, shown: list[str], embeddings: str | None) -> list[str]:
+    """Return a folder's columns, which must hold those shown."""
+    columns = manifest.columns or shown
+    if missing := [one for one in shown if one not in columns]:
+        raise UserError(
+            f"--embeddings={embeddings}: found the columns {', '.join(columns)}, not {missing[0]}"
+        )
+    return columns
+
+
+def _settings(
+    manifest: Manifest | None, model: "BertFlow", embeddings: str | None
+) -> ShardSettings:
+    """Return the settings of the folder's embeddings, or of new ones.
+
+    Any folder of the same model and input will do, whatever its other settings; an unfinished one
+    is resumed.
+    """
+    prompt = model.document_prompt
+    if manifest is None:
+        return ShardSettings(prompt=None if prompt == model.default_prompt else prompt)
+    if prompt != _prompt(manifest, model):
+        raise UserError(
+            f"--embeddings={embeddings}: found sentences with the prompt "
+            f"{_prompt(manifest, model)!r}, expected documents with {prompt!r}; "
+            "encode-folder takes --prompt"
+        )
+    return manifest.settings
+
+
+def _table(folder: pathlib.Path, parts: Iterable[str]) -> "pyarrow.Table":
+    """Read the parts of a folder of embeddings as one table."""
+    import pyarrow.parquet
+
+    tables = [pyarrow.parquet.read_table(folder / part) for part in parts]
     if not tables:
         raise UserError("--input: found no sentence, expected at least one")
+    return joined(tables)
+
+
+def _first_rows(rows: Sequence[dict[str, Any]], name: str) -> list[int]:
+    """Return the first row of each different sentence."""
+    first: dict[str, int] = {}
+    for i, row in enumerate(rows):
+        first.setdefault(row[name], i)
+    return list(first.values())
+
+
+def _nearest(
+    queries: np.ndarray, corpus: np.ndarray, top_k: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield each query's least cosine distances and their rows in the corpus."""
     from sklearn.neighbors import NearestNeighbors
 
-    table = joined(tables)
-    corpus = table.select(shown).to_pylist()
-    first = {row[name]: i for i, row in reversed([*enumerate(corpus)])}
-    numbers = sorted(first.values()) if unique else range(len(corpus))
-    flat = table.take(list(numbers))[EMBEDDING].combine_chunks().flatten().to_numpy()
-    neighbors = NearestNeighbors(n_neighbors=min(top_k, len(numbers)), metric="cosine")
-    neighbors.fit(flat.reshape(len(numbers), -1))
-    for query, distances, rows in zip(
-        all_queries, *neighbors.kneighbors(loaded.encode_query(all_queries)), strict=True
-    ):
-        if len(all_queries) > 1:
-            click.echo(" ".join(query.split()))
-        for rank, (distance, row) in enumerate(zip(distances, rows, strict=True), 1):
-            # Replace tabs and line breaks, because they separate fields and lines.
-            cells = [" ".join(str(corpus[numbers[row]][column]).split()) for column in shown]
-            click.echo("\t".join([f"{rank}", f"{1 - distance:.6f}", *cells]))
+    neighbors = NearestNeighbors(n_neighbors=min(top_k, len(corpus)), metric="cosine").fit(corpus)
+    yield from zip(*neighbors.kneighbors(queries), strict=True)
+
+
+def _one_line(value: object) -> str:
+    """Replace tabs and line breaks, because they separate fields and lines."""
+    return " ".join(str(value).split())
 
 
 def _prompt(manifest: Manifest, model: "BertFlow") -> str:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from absl import logging
@@ -143,29 +143,33 @@ def _verification(
     from bert_flow_tf.original.records import Checked, Verification
     from bert_flow_tf.records import made_by
 
-    found: dict[str, Any] = {
-        "deviations": [],
-        "failed": [],
-        "not_run": ["golden values: found only in a clone"],
-    }
+    deviations = list(replayed)
+    failed: list[str] = []
+    not_run = ["golden values: found only in a clone"]
     if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
-        found = _golden()
+        golden = _golden()
+        deviations = [*golden["deviations"], *replayed]
+        failed = golden["failed"]
+        not_run = golden["not_run"]
     elif not runs:
         raise UserError(
             f"{_ROOT}: found no {_GOLDEN} or no pytest, expected a clone with its requirements, or "
             "--runs"
         )
-    deviations = [*found.pop("deviations"), *replayed]
-    finite = (
-        (what, value if math.isfinite(value) else None, limit) for what, value, limit in deviations
-    )
-    checked = [Checked(what=what, found=value, limit=limit) for what, value, limit in finite]
+    checked = [
+        Checked(what=what, found=value if math.isfinite(value) else None, limit=limit)
+        for what, value, limit in deviations
+    ]
     return Verification(
-        made_by=made_by("bert-flow verify"), evidence=str(_GOLDEN), deviations=checked, **found
+        made_by=made_by("bert-flow verify"),
+        evidence=str(_GOLDEN),
+        deviations=checked,
+        failed=failed,
+        not_run=not_run,
     )
 
 
-def _golden() -> dict:
+def _golden() -> dict[str, list]:
     """Run the golden tests; return `deviations`, `failed` and `not_run`."""
     logging.info("running the tests in %s", _GOLDEN)
     with tempfile.TemporaryDirectory() as folder:

@@ -20,8 +20,10 @@ _TABLES = (
     "bert/embeddings/token_type_embeddings",
 )
 # GELU's approximation has the term tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
-_TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
-_SQRT_HALF, _NORMAL_DENSITY = 0.7071067811865476, 0.3989422804014327
+_TANH_SCALE = 0.7978845608028654
+_TANH_CUBE = 0.044715
+_SQRT_HALF = 0.7071067811865476
+_NORMAL_DENSITY = 0.3989422804014327
 
 Inputs = dict[str, tf.Tensor]
 Variables = dict[str, tf.Variable]
@@ -60,7 +62,8 @@ class Bert:
         self._fused = _FUSED | ({"layer_norm": _layer_norm_of_few_tokens} if few_tokens else {})
         self._trainable = trainable
         self._portable = portable
-        self.num_layers, self.hidden_size = config.num_hidden_layers, config.hidden_size
+        self.num_layers = config.num_hidden_layers
+        self.hidden_size = config.hidden_size
         self._head_size = config.hidden_size // config.num_attention_heads
         self.variables: Variables = {}
         for name in variable_shapes(config):
@@ -275,10 +278,8 @@ class Dropout:
     def _draw(self, seeds: tf.Tensor, input_mask: tf.Tensor) -> None:
         config = self._config
         layers = self._config.num_hidden_layers
-        hidden_rate, attention_rate = (
-            config.hidden_dropout_prob,
-            config.attention_probs_dropout_prob,
-        )
+        hidden_rate = config.hidden_dropout_prob
+        attention_rate = config.attention_probs_dropout_prob
         batch, seq = tf.unstack(tf.shape(input_mask))
         lengths = tf.reduce_sum(input_mask, axis=1)
         per_token = (2 * layers + 1) * config.hidden_size * (hidden_rate > 0)

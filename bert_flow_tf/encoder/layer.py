@@ -48,7 +48,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
             else SavedModelEncoder(bert, trainable=trainable)
         )
         self.bert_config: BertConfig | None = self._encoder.config
-        self.num_layers, self.hidden_size = self._encoder.num_layers, self._encoder.hidden_size
+        self.num_layers = self._encoder.num_layers
+        self.hidden_size = self._encoder.hidden_size
         self.seeds_dropout = self._encoder.seeds_dropout
         # Keras tracks variables in an attribute, in this order, which clipping by the global norm
         # depends on.

@@ -51,7 +51,8 @@ class SavedModelEncoder:
         with quiet_import():
             import tensorflow_hub as hub
 
-        self.num_layers, self.hidden_size = program.num_layers, program.hidden_size
+        self.num_layers = program.num_layers
+        self.hidden_size = program.hidden_size
         with reading(program.encoder_dir, "an encoder"):
             self.layer = hub.KerasLayer(hub.load(str(program.encoder_dir)), trainable=trainable)
         self.variables: Variables = {

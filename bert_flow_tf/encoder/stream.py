@@ -116,7 +116,8 @@ def tokenize(
 
 def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
     """Return the distinct rows, sorted, and each row's index in them."""
-    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
+    values = pieces.flat_values.numpy()
+    splits = pieces.row_splits.numpy()
     keys = np.array(
         [values[start:stop].tobytes() for start, stop in itertools.pairwise(splits)], object
     )

@@ -67,14 +67,9 @@ class TextRules(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unlike_tf1(self) -> dict[str, Any]:
         """The rules that TF1's tokenizer does not have."""
-        tf1: dict[str, Any] = {
-            "strip_accents": None,
-            "tokenize_chinese_chars": True,
-            "added_tokens": {},
-        }
-        return {
-            name: getattr(self, name) for name, rule in tf1.items() if getattr(self, name) != rule
-        }
+        tf1 = TextRules(do_lower_case=self.do_lower_case)
+        rules = {name: getattr(self, name) for name in TextRules.__struct_fields__}
+        return {name: rule for name, rule in rules.items() if rule != getattr(tf1, name)}
 
     def with_origin(self, kind: str, **fields: Any) -> "SourceRecord":
         """Return the record of another encoder with these rules."""
@@ -189,7 +184,8 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
 
 def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a BERT's variables by TF1 name."""
-    width, inner = config.hidden_size, config.intermediate_size
+    width = config.hidden_size
+    inner = config.intermediate_size
     attention = dict.fromkeys(
         ("self/query", "self/key", "self/value", "output/dense"), (width, width)
     )

@@ -55,7 +55,8 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
     from scipy import stats
 
     x = _checked(embeddings)
-    n, mean = len(x), x.mean(axis=0)
+    n = len(x)
+    mean = x.mean(axis=0)
     # R of the QR decomposition has the same singular values and right vectors as x, and fewer rows,
     # so SVD is faster.
     _, singular, directions = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)

@@ -120,10 +120,8 @@ def score_tasks(
     Raises `UserError` if it returns values that are not finite, or if a score is undefined.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
-    embeddings, rows = (
-        np.asarray(encode(distinct)),
-        {sentence: row for row, sentence in enumerate(distinct)},
-    )
+    embeddings = np.asarray(encode(distinct))
+    rows = {sentence: row for row, sentence in enumerate(distinct)}
     results = {}
     for task in tasks:
         logging.info("scoring %s", task.title)
@@ -147,10 +145,8 @@ def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScor
         )
         for (name, part), values in zip(task.subsets.items(), similarities, strict=True)
     }
-    all_values, gold = (
-        np.concatenate(similarities),
-        np.concatenate([part.labels for part in task.subsets.values()]),
-    )
+    all_values = np.concatenate(similarities)
+    gold = np.concatenate([part.labels for part in task.subsets.values()])
     scores = {
         name: {"all": one}
         for name, one in score_pairs(all_values, gold, task.metric, task.name).items()

@@ -57,7 +57,8 @@ def downloaded(
     workspace.mkdir()
     try:
         with full_disk_as_error(workspace):
-            wanted, files = workspace / "requirements.txt", workspace / "files"
+            wanted = workspace / "requirements.txt"
+            files = workspace / "files"
             wanted.write_text(f"{requirement} --hash=sha256:{sha256}\n", encoding="utf-8")
             command = [
                 sys.executable,

@@ -17,6 +17,9 @@ from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Identity, LocalEngine, Shard, WrittenPart
 
 if TYPE_CHECKING:
+    from ray.train.tensorflow import TensorflowTrainer
+    from ray.util.queue import Queue
+
     from bert_flow_tf.model.embedder import Embedder
 
 _RETRIES = 3  # retries of a shard whose worker died
@@ -125,52 +128,57 @@ def train_on_ray(
         connected(address, workers, threads, log_to_driver=True),
         tempfile.TemporaryDirectory() as folder,
     ):
-        import ray
-        from ray.train import (
-            FailureConfig,
-            LoggingConfig,
-            RunConfig,
-            ScalingConfig,
-            TrainingFailedError,
-        )
-        from ray.train.tensorflow import TensorflowTrainer
         from ray.util.queue import Queue
 
         mistakes = Queue(actor_options={"num_cpus": 0})
-        trainer = TensorflowTrainer(
-            _train,
-            train_loop_config={
-                "run": run,
-                "folder": os.getcwd(),
-                "mistakes": mistakes,
-                "lost": lost,
-            },
-            scaling_config=ScalingConfig(
-                num_workers=workers,
-                use_gpu="GPU" in ray.cluster_resources(),
-                resources_per_worker={"CPU": threads},
-            ),
-            # The types of ray.train are those of an older version.
-            run_config=RunConfig(  # type: ignore[call-arg]
-                # A temporary folder is enough, because the run has its own checkpoints.
-                storage_path=folder,
-                failure_config=FailureConfig(max_failures=restarts),
-                logging_config=LoggingConfig(log_level="CRITICAL"),
-            ),
-        )
-        try:
-            trainer.fit()
-        except SystemExit as end:
-            # Ray Train handles SIGINT by ending the process with status 0.
-            raise KeyboardInterrupt from end
-        except TrainingFailedError as error:
-            if mistakes.empty():
-                reason = str(error).strip().rpartition("\n")[2]
-                raise UserError(
-                    f"training failed after {restarts} restarts ({reason}); rerun to resume"
-                ) from error
-        if not mistakes.empty():
-            raise mistakes.get()
+        given = {"run": run, "folder": os.getcwd(), "mistakes": mistakes, "lost": lost}
+        trainer = _trainer(given, folder, workers=workers, threads=threads, restarts=restarts)
+        _fit(trainer, mistakes, restarts)
+
+
+def _trainer(
+    given: Mapping[str, Any], folder: str, *, workers: int, threads: int, restarts: int
+) -> "TensorflowTrainer":
+    """Return a trainer that calls `_train(given)` in each worker."""
+    import ray
+    from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+    from ray.train.tensorflow import TensorflowTrainer
+
+    return TensorflowTrainer(
+        _train,
+        train_loop_config=dict(given),
+        scaling_config=ScalingConfig(
+            num_workers=workers,
+            use_gpu="GPU" in ray.cluster_resources(),
+            resources_per_worker={"CPU": threads},
+        ),
+        # The types of ray.train are those of an older version.
+        run_config=RunConfig(  # type: ignore[call-arg]
+            # A temporary folder is enough, because the run has its own checkpoints.
+            storage_path=folder,
+            failure_config=FailureConfig(max_failures=restarts),
+            logging_config=LoggingConfig(log_level="CRITICAL"),
+        ),
+    )
+
+
+def _fit(trainer: "TensorflowTrainer", mistakes: "Queue", restarts: int) -> None:
+    """Train; raise `UserError` for a worker's mistake or too many restarts."""
+    from ray.train import TrainingFailedError
+
+    try:
+        trainer.fit()
+    except SystemExit as end:
+        # Ray Train handles SIGINT by ending the process with status 0.
+        raise KeyboardInterrupt from end
+    except TrainingFailedError as error:
+        if mistakes.empty():
+            reason = str(error).strip().rpartition("\n")[2]
+            raise UserError(
+                f"training failed after {restarts} restarts ({reason}); rerun to resume"
+            ) from error
+    if not mistakes.empty():
+        raise mistakes.get()
 
 
 def _train(given: Mapping[str, Any]) -> None:
@@ -205,51 +213,73 @@ def connected(
     argument = "workers" if address is None else "ray"
     check_installed("ray", "scale", argument, ArgumentError)
     os.environ |= _VARIABLES | (_ADDRESS_VARIABLES if address else {}) | os.environ
-    variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
-    variables |= {
-        name: os.environ[name]
-        for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS")
-        if name in os.environ
-    }
     with tempfile.TemporaryDirectory(
         prefix="bert_flow_ray_", ignore_cleanup_errors=True
     ) as temporary:
-        options: dict[str, Any] = {"address": address}
         if address is None:
             # The token protects Ray's ports, because some listen on all interfaces.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            options = {
-                "num_cpus": workers * threads,
-                "include_dashboard": False,
-                "_temp_dir": temporary,
-            }
-            # The default would reserve a third of the memory.
-            options["object_store_memory"] = 200 << 20
         import ray
 
-        options |= {
-            "logging_level": logging.ERROR,
-            "logging_config": ray.LoggingConfig(log_level="ERROR"),
-        }
+        start = functools.partial(
+            ray.init,
+            logging_level=logging.ERROR,
+            logging_config=ray.LoggingConfig(log_level="ERROR"),
+            runtime_env={"env_vars": _worker_variables(threads)},
+            log_to_driver=log_to_driver,
+        )
         try:
-            ray.init(**options, runtime_env={"env_vars": variables}, log_to_driver=log_to_driver)
+            if address is None:
+                start(
+                    num_cpus=workers * threads,
+                    include_dashboard=False,
+                    # The default would reserve a third of the memory.
+                    object_store_memory=200 << 20,
+                    _temp_dir=temporary,
+                )
+            else:
+                start(address=address)
         except Exception as error:  # Ray raises this class if it does not start in time.
             where = "here" if address is None else f"at {address}, see its RAY_AUTH_MODE"
             reason = str(error).partition("\n")[0]
             raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error
         try:
-            if (cpus := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
-                raise ArgumentError(
-                    f"workers: found {workers} of {threads} threads, but Ray has {cpus} CPUs"
-                )
-            yield
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, UserError) else error from None
-        except ray.exceptions.RayError as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(
-                f"ray: ended or lost its workers ({reason}); run the same command to resume"
-            ) from error
+            with _failures_as_user_errors():
+                _check_cpus(workers, threads)
+                yield
         finally:
             # Otherwise, workers would continue to write.
             ray.shutdown()
+
+
+def _worker_variables(threads: int) -> dict[str, str]:
+    """Return the workers' environment variables for TensorFlow."""
+    variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
+    passed_on = ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS")
+    return variables | {name: os.environ[name] for name in passed_on if name in os.environ}
+
+
+def _check_cpus(workers: int, threads: int) -> None:
+    """Raise `ArgumentError` if the cluster has too few CPUs."""
+    import ray
+
+    if (cpus := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
+        raise ArgumentError(
+            f"workers: found {workers} of {threads} threads, but Ray has {cpus} CPUs"
+        )
+
+
+@contextlib.contextmanager
+def _failures_as_user_errors() -> Iterator[None]:
+    """Raise `UserError` for a worker's mistake or a lost cluster."""
+    import ray
+
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, UserError) else error from None
+    except ray.exceptions.RayError as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"ray: ended or lost its workers ({reason}); run the same command to resume"
+        ) from error

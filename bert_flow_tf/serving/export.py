@@ -201,7 +201,8 @@ def latents_of(flow: Calibration | None) -> Callable[[tf.Tensor], tf.Tensor]:
 def _check(
     path: pathlib.Path, found: np.ndarray, expected: np.ndarray, tolerance: float, dtype: str
 ) -> Exported:
-    difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
+    difference = float(np.abs(found - expected).max())
+    largest = float(np.abs(expected).max())
     cosine = smallest_cosine(expected, found)
     # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail
     # both comparisons.

@@ -10,7 +10,8 @@ from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.settings import DTYPES, Settings, flag
 
-TF_SAVEDMODEL, ONNX = "savedmodel", "onnx"
+TF_SAVEDMODEL = "savedmodel"
+ONNX = "onnx"
 ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 # The first format is the default.

@@ -132,7 +132,8 @@ class ServedBertFlow(tf.Module):
         )
         self._description = description
         self._width = encoder.embedding_size
-        self._max_positions, self._num_types = encoder.max_seq_length, encoder.num_types
+        self._max_positions = encoder.max_seq_length
+        self._num_types = encoder.num_types
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -144,10 +145,8 @@ class ServedBertFlow(tf.Module):
     )
     def similarity(self, sentence_a: tf.Tensor, sentence_b: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `{"cosine": float32 [n]}` of pairs of strings [n]."""
-        sentence_a, sentence_b = (
-            _of_rank(1, sentence_a, "sentence_a"),
-            _of_rank(1, sentence_b, "sentence_b"),
-        )
+        sentence_a = _of_rank(1, sentence_a, "sentence_a")
+        sentence_b = _of_rank(1, sentence_b, "sentence_b")
         n, m = tf.size(sentence_a), tf.size(sentence_b)
         check = tf.debugging.Assert(
             tf.equal(n, m),

@@ -10,13 +10,18 @@ from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.json_files import read_json
 
 # Any of these files shows that a folder comes from Hugging Face or sentence-transformers.
-CONFIG_FILE, WEIGHTS_FILE, MODULES_FILE = "config.json", "model.safetensors", "modules.json"
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+MODULES_FILE = "modules.json"
 HUGGING_FACE_FILES = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
-TOKENIZER_FILE, TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
 SENTENCE_SETTINGS_FILE = "config_sentence_transformers.json"
 SENTENCE_SETTINGS = ("prompts", "default_prompt_name", "similarity_fn_name")
-SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
+SOURCE_FILE = "source.json"
+BERT_CONFIG_FILE = "bert_config.json"
+VOCAB_FILE = "vocab.txt"
 _ENCODER_FILES = (
     CONFIG_FILE,
     WEIGHTS_FILE,

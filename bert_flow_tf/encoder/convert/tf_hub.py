@@ -109,7 +109,8 @@ def read_tf_hub(
         bert = None if config is None else _equal_bert(config, variables, inputs, outputs)
     if bert is None:
         logging.info("%s is not a BERT of tf-models, so its SavedModel runs", name)
-        layers, width = len(outputs["encoder_outputs"]), outputs["sequence_output"].shape[-1]
+        layers = len(outputs["encoder_outputs"])
+        width = outputs["sequence_output"].shape[-1]
         return Program(
             encoder_dir, preprocess_dir, vocab, record, digest, fingerprint, layers, width
         )

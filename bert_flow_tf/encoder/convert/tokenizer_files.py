@@ -72,7 +72,8 @@ def read_tokenizer(
     # An encoder folder of this project does not need the library.
     import tokenizers
 
-    path, settings_path = folder / TOKENIZER_FILE, folder / TOKENIZER_CONFIG_FILE
+    path = folder / TOKENIZER_FILE
+    settings_path = folder / TOKENIZER_CONFIG_FILE
     settings = read_settings(settings_path)
     kind = (settings.tokenizer_class or tokenizer_class or _BERT_TOKENIZERS[0]).removesuffix("Fast")
     if kind not in _BERT_TOKENIZERS + _OTHER_TOKENIZERS:
