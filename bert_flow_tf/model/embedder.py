@@ -158,7 +158,15 @@ class Embedder:
             record = msgspec.structs.replace(record, encoder=described)
         self._set_calibration(calibration, record)
         self.history_ = None
-        return TrainableModel(self, trains_encoder=encoder)
+        return TrainableModel(
+            self.encoder,
+            calibration,
+            self.tokenizer,
+            trains_encoder=encoder,
+            max_seq_length=self.max_seq_length,
+            low_dim=self.low_dim,
+            prompt=self.default_prompt,
+        )
 
     def _make_batchers(self) -> None:
         calibration = self.calibration

@@ -1,22 +1,20 @@
 """Encoder and flow as one Keras model, for an own training loop."""
 
-from typing import TYPE_CHECKING
-
 import tensorflow as tf
 import tf_keras
 
+from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import reduce_dimension
-
-if TYPE_CHECKING:
-    from bert_flow_tf.model.embedder import Embedder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from glow.whitened import Flow
 
 
 class TrainableModel(tf_keras.Model):
     """Map sentences to their embeddings and their flow loss.
 
-    It has the variables of the `Embedder` that made it, so `encode`, `save` and `export` of that
-    model see what a training loop changes. A call with `training=True` applies the dropout of the
-    encoder and of the flow, at random.
+    It has the variables of the model whose `trainable` made it, so `encode`, `save` and `export` of
+    that model see what a training loop changes. A call with `training=True` applies the dropout of
+    the encoder and of the flow, at random.
 
         >>> network = model.trainable(encoder=True)
         >>> found = network(tf.constant(sentences[:4]), training=True)
@@ -24,15 +22,25 @@ class TrainableModel(tf_keras.Model):
         (TensorShape([4, 32]), TensorShape([4]))
     """
 
-    def __init__(self, model: "Embedder", *, trains_encoder: bool) -> None:
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        flow: Flow,
+        tokenizer: Tokenizer,
+        *,
+        trains_encoder: bool,
+        max_seq_length: int,
+        low_dim: int,
+        prompt: str,
+    ) -> None:
         super().__init__(name="bert_flow")
-        self.encoder = model.encoder
-        self.flow = model.require_flow("trainable")
+        self.encoder = encoder
+        self.flow = flow
         self._trains_encoder = trains_encoder
-        self._tokenizer = model.tokenizer
-        self._max_seq_length = model.max_seq_length
-        self._low_dim = model.low_dim
-        self._prompt = model.default_prompt
+        self._tokenizer = tokenizer
+        self._max_seq_length = max_seq_length
+        self._low_dim = low_dim
+        self._prompt = prompt
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
