@@ -73,15 +73,8 @@ def read_tf_hub(
 
     vocab = _read_vocabulary(preprocess_dir)
     digest, fingerprint = _digests(encoder_dir, vocab)
-    if (
-        recorded is not None
-        and digest != recorded.files_digest
-        and fingerprint != recorded.fingerprint
-    ):
-        raise UserError(
-            f"{name}: fingerprint: found {fingerprint}, expected {recorded.fingerprint}, as "
-            "recorded"
-        )
+    if recorded is not None:
+        _check_recorded(digest, fingerprint, recorded, name)
     with reading(name, "an encoder"):
         loaded = hub.load(str(encoder_dir))
     variables = {v.name.removesuffix(":0"): v for v in loaded.variables if v.dtype.is_floating}
@@ -125,6 +118,15 @@ def _digests(encoder_dir: pathlib.Path, vocab: list[str]) -> tuple[str, str]:
     files = [encoder_dir / "saved_model.pb", *sorted((encoder_dir / "variables").glob("*"))]
     digest = hashlib.sha256("\n".join(map(file_digest, files)).encode()).hexdigest()
     return digest, vocabulary_digest(vocab, digest).hexdigest()
+
+
+def _check_recorded(digest: str, fingerprint: str, recorded: EncoderFiles, name: str) -> None:
+    """Raise `UserError` unless a run's record names these files."""
+    if digest != recorded.files_digest and fingerprint != recorded.fingerprint:
+        raise UserError(
+            f"{name}: fingerprint: found {fingerprint}, expected {recorded.fingerprint}, as "
+            "recorded"
+        )
 
 
 def _check_vocabulary(
