@@ -114,11 +114,12 @@ def _check_encoder(
                 "with .npy"
             )
         return
-    encoders = {
-        "bert_hub": model.bert_hub,
-        "sentence_transformer": sentence_transformer if sentences else None,
-    }
-    opt.check_one_of(encoders)
+    opt.check_one_of({"bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer})
+    if embeddings and sentence_transformer:
+        raise UserError(
+            f"--embeddings={embeddings}: found --sentence_transformer, expected --bert_hub with a "
+            "folder of encode-folder"
+        )
     if embeddings and settings.method != "flow":
         raise UserError(
             f"--method: found {settings.method} with a folder of embeddings, expected flow"

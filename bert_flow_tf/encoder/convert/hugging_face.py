@@ -157,9 +157,30 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
 
 def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     """Return BERT's path in a folder, and fields of its `SourceRecord`."""
-    path = folder / folders.MODULES_FILE
-    if not path.is_file():
+    if not (folder / folders.MODULES_FILE).is_file():
         return "", {}
+    modules = _read_modules(folder)
+    bert = folder / modules[0].path
+    pooling_file = folder / modules[1].path / folders.CONFIG_FILE
+    pooling = _read_pooling(pooling_file)
+    path = folder / folders.SENTENCE_SETTINGS_FILE
+    own = _read_sentence_settings(path)
+    has_prompts = any(own.get("prompts", {}).values())
+    if has_prompts and not folders.read_settings(pooling_file).include_prompt:
+        raise UserError(f"{pooling_file}: include_prompt: found false, expected true")
+    own |= {
+        "pooling": pooling,
+        "max_seq_length": _max_length(bert),
+        "normalize": len(modules) == 3,
+    }
+    with reading(path, "sentence-transformers' settings"):
+        msgspec.convert({"kind": "", "do_lower_case": True, **own}, SourceRecord)
+    return modules[0].path, own
+
+
+def _read_modules(folder: pathlib.Path) -> list[_Module]:
+    """Return Transformer, Pooling and perhaps Normalize."""
+    path = folder / folders.MODULES_FILE
     modules = read_json(
         path, list[_Module], expected="sentence-transformers' modules", versioned=False
     )
@@ -180,10 +201,12 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
         raise UserError(
             f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize"
         )
-    bert = folder / modules[0].path
-    path = folder / modules[1].path / folders.CONFIG_FILE
-    settings = folders.read_settings(path)
-    mode = settings.pooling_mode or ""
+    return modules
+
+
+def _read_pooling(path: pathlib.Path) -> str:
+    """Return this project's name of a folder's pooling."""
+    mode = folders.read_settings(path).pooling_mode or ""
     if not mode and path.is_file():
         # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
         flags = read_json(path, dict[str, Any], expected="a pooling's settings", versioned=False)
@@ -196,26 +219,19 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
-    path = folder / folders.SENTENCE_SETTINGS_FILE
+    return pooling
+
+
+def _read_sentence_settings(path: pathlib.Path) -> dict[str, Any]:
+    """Return the settings of `SENTENCE_SETTINGS` that a file has."""
     found = folders.read_settings(path)
-    own: dict[str, Any] = {
-        name: value for name in folders.SENTENCE_SETTINGS if (value := getattr(found, name))
-    }
-    if any(own.get("prompts", {}).values()) and not settings.include_prompt:
-        raise UserError(
-            f"{folder / modules[1].path / folders.CONFIG_FILE}: include_prompt: found false, "
-            "expected true"
-        )
     name = found.default_prompt_name
     known = ("query", "document", *(found.prompts or ()))
     if name is not None and name not in known:
         raise UserError(
             f"{path}: default_prompt_name: found {name}, expected one of {', '.join(known)}"
         )
-    own |= {"pooling": pooling, "max_seq_length": _max_length(bert), "normalize": len(kinds) == 3}
-    with reading(path, "sentence-transformers' settings"):
-        msgspec.convert({"kind": "", "do_lower_case": True, **own}, SourceRecord)
-    return modules[0].path, own
+    return {name: value for name in folders.SENTENCE_SETTINGS if (value := getattr(found, name))}
 
 
 def _max_length(bert: pathlib.Path) -> int:

@@ -72,29 +72,16 @@ def read_tf_hub(
         import tensorflow_hub as hub
 
     vocab = _read_vocabulary(preprocess_dir)
-    files = [encoder_dir / "saved_model.pb", *sorted((encoder_dir / "variables").glob("*"))]
-    digest = hashlib.sha256("\n".join(map(file_digest, files)).encode()).hexdigest()
-    # An encoder that is no BERT has this fingerprint.
-    fingerprint = vocabulary_digest(vocab, digest).hexdigest()
-    if (
-        recorded is not None
-        and digest != recorded.files_digest
-        and fingerprint != recorded.fingerprint
-    ):
-        raise UserError(
-            f"{name}: fingerprint: found {fingerprint}, expected {recorded.fingerprint}, as "
-            "recorded"
-        )
+    digest, fingerprint = _digests(encoder_dir, vocab)
+    if recorded is not None:
+        _check_recorded(digest, fingerprint, recorded, name)
     with reading(name, "an encoder"):
         loaded = hub.load(str(encoder_dir))
+    variables = {v.name.removesuffix(":0"): v for v in loaded.variables if v.dtype.is_floating}
+    _check_vocabulary(vocab, variables, name, preprocess_dir)
     case = getattr(loaded, "do_lower_case", None)
     lower = not has_capitals(vocab) if case is None else bool(case.numpy())
     record = SourceRecord(kind="TF-Hub", do_lower_case=lower)
-    variables = {v.name.removesuffix(":0"): v for v in loaded.variables if v.dtype.is_floating}
-    table = next((v for key, v in variables.items() if "word_embeddings" in key), None)
-    if table is not None and len(vocab) > table.shape[0]:
-        expected = f"expected at most {table.shape[0]}, the word embeddings of {name}"
-        raise UserError(f"{preprocess_dir}: found {len(vocab)} word pieces, {expected}")
     config = _config_of(variables)
     inputs = _probe_inputs(config)
     # Compare on the CPU, because a GPU rounds products differently.
@@ -114,15 +101,45 @@ def read_tf_hub(
         return Program(
             encoder_dir, preprocess_dir, vocab, record, digest, fingerprint, layers, width
         )
-    arrays: dict[str, np.ndarray] = {
-        key: variable.numpy() for key, variable in bert.variables.items()
-    }
+    arrays = {key: variable.numpy() for key, variable in bert.variables.items()}
     check_arrays(arrays, variable_shapes(bert.config), name, "a BERT")
     # The unused rows of some tables would give another fingerprint.
     arrays[WORD_EMBEDDINGS] = arrays[WORD_EMBEDDINGS][: len(vocab)]
     return Pretrained(
         msgspec.structs.replace(bert.config, vocab_size=len(vocab)), vocab, arrays, record, digest
     )
+
+
+def _digests(encoder_dir: pathlib.Path, vocab: list[str]) -> tuple[str, str]:
+    """Return the digest of a SavedModel's files, and of files and vocabulary.
+
+    The second is the fingerprint of an encoder that is no BERT.
+    """
+    files = [encoder_dir / "saved_model.pb", *sorted((encoder_dir / "variables").glob("*"))]
+    digest = hashlib.sha256("\n".join(map(file_digest, files)).encode()).hexdigest()
+    return digest, vocabulary_digest(vocab, digest).hexdigest()
+
+
+def _check_recorded(digest: str, fingerprint: str, recorded: EncoderFiles, name: str) -> None:
+    """Raise `UserError` unless a run's record names these files."""
+    if digest != recorded.files_digest and fingerprint != recorded.fingerprint:
+        raise UserError(
+            f"{name}: fingerprint: found {fingerprint}, expected {recorded.fingerprint}, as "
+            "recorded"
+        )
+
+
+def _check_vocabulary(
+    vocab: list[str],
+    variables: Variables,
+    name: str,
+    preprocess_dir: pathlib.Path,
+) -> None:
+    """Raise `UserError` if the vocabulary is larger than the encoder's table."""
+    table = next((v for key, v in variables.items() if "word_embeddings" in key), None)
+    if table is not None and len(vocab) > table.shape[0]:
+        expected = f"expected at most {table.shape[0]}, the word embeddings of {name}"
+        raise UserError(f"{preprocess_dir}: found {len(vocab)} word pieces, {expected}")
 
 
 def find_saved_model(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:

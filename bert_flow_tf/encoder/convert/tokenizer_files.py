@@ -81,18 +81,7 @@ def read_tokenizer(
             f"{settings_path}: tokenizer_class: found {kind}, expected {_BERT_TOKENIZERS[0]}; "
             f"{INSTEAD}"
         )
-    if path.is_file():
-        with reading(path, "a tokenizer"):
-            theirs = tokenizers.Tokenizer.from_file(str(path))
-        if not isinstance(theirs.model, tokenizers.models.WordPiece):
-            raise UserError(
-                f"{path}: model: found {type(theirs.model).__name__}, expected WordPiece; {INSTEAD}"
-            )
-        theirs.no_truncation()
-        theirs.no_padding()
-    else:
-        ids = {piece: i for i, piece in enumerate(read_vocabulary(folder / VOCAB_FILE))}
-        theirs = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]"))
+    theirs = _read_word_pieces(path)
     vocab = _add_tokens(theirs, settings, path)
     if kind in _BERT_TOKENIZERS:
         if settings.do_lower_case is None and has_capitals(vocab):
@@ -108,15 +97,38 @@ def read_tokenizer(
         )
         theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     else:
-        cls, sep = (theirs.token_to_id(token) for token in ("[CLS]", "[SEP]"))
-        found = theirs.encode("a").ids
-        wanted = [cls, *theirs.encode("a", add_special_tokens=False).ids, sep]
-        if found != wanted:
-            raise UserError(
-                f"{path}: post_processor: found the ids {found} for 'a', expected {wanted}; "
-                f"{INSTEAD}"
-            )
+        _check_packing(theirs, path)
     return vocab, _equal_rules(theirs, vocab, path if path.is_file() else folder / VOCAB_FILE)
+
+
+def _read_word_pieces(path: pathlib.Path) -> "tokenizers.Tokenizer":
+    """Read `tokenizer.json`, or the vocabulary beside it if it is missing."""
+    import tokenizers
+
+    if not path.is_file():
+        pieces = read_vocabulary(path.with_name(VOCAB_FILE))
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        return tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]"))
+    with reading(path, "a tokenizer"):
+        theirs = tokenizers.Tokenizer.from_file(str(path))
+    if not isinstance(theirs.model, tokenizers.models.WordPiece):
+        raise UserError(
+            f"{path}: model: found {type(theirs.model).__name__}, expected WordPiece; {INSTEAD}"
+        )
+    theirs.no_truncation()
+    theirs.no_padding()
+    return theirs
+
+
+def _check_packing(theirs: "tokenizers.Tokenizer", path: pathlib.Path) -> None:
+    """Raise `UserError` unless a sentence stands between [CLS] and [SEP]."""
+    cls, sep = (theirs.token_to_id(token) for token in ("[CLS]", "[SEP]"))
+    found = theirs.encode("a").ids
+    wanted = [cls, *theirs.encode("a", add_special_tokens=False).ids, sep]
+    if found != wanted:
+        raise UserError(
+            f"{path}: post_processor: found the ids {found} for 'a', expected {wanted}; {INSTEAD}"
+        )
 
 
 def _add_tokens(

@@ -83,6 +83,8 @@ MISTAKES = {
     f"{EVALUATE} ,": "found none",
     FIT: "found none, expected one of --input, --embeddings",
     f"{FIT} --embeddings e --column text": "--input_format and --column: missing --input",
+    "fit --out o --sentence_transformer m --embeddings e": "found --sentence_transformer, expected "
+    "--bert_hub",
     f"{FIT} --input s.txt --sentence_embedding_type paper-cl": "did you mean paper-cls?",
     f"{FIT} --input s.txt --flow_model_config config_l9": "did you mean config_l3_d3_w32?",
     f"{FIT} --input s.txt --train_batch_size 65": "--train_batch_size: found 65, expected at most "
