@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.calibration import learning
-from bert_flow_tf.calibration.base import CalibratedEncoder
+from bert_flow_tf.calibration.base import CalibratedEncoder, checked_with_metric
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.settings import FitSettings
@@ -470,10 +470,11 @@ class BertFlow(CalibratedEncoder, Embedder):
         settings: FitSettings | None = None,
         *,
         pairs: Pairs | None = None,
+        metric: str | None = None,
         show_progress_bar: bool | None = None,
     ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
-        pairs = None if pairs is None else checked_pairs(pairs)
+        pairs = checked_with_metric(pairs, metric)
         parts = self.parts(folder)
         settings = settings or FitSettings()
         if settings.method != FitSettings.method:
@@ -486,6 +487,7 @@ class BertFlow(CalibratedEncoder, Embedder):
             parts.rows,
             settings,
             pairs,
+            metric=metric,
             reduce=self.reduce,
             show_progress_bar=show_progress_bar,
         )

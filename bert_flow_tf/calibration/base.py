@@ -14,6 +14,7 @@ from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_me
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.calibration.thresholds import threshold
+from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.records import ModelRecord, Threshold, Verdict, made_by
 from bert_flow_tf.settings import chosen, suggesting_arguments
@@ -108,7 +109,7 @@ class CalibratedEncoder:
         found = find_method(method)
         method = found.name if isinstance(method, str) else FitSettings.method
         self.check_method(found)
-        checked = _checked(pairs, metric)
+        checked = checked_with_metric(pairs, metric)
         fitted = learning.fit_sentences(
             self.encode_pooled,
             sentences,
@@ -149,7 +150,7 @@ class CalibratedEncoder:
         found = [find_method(method) for method in methods]
         for method in found:
             self.check_method(method)
-        checked = _checked(pairs, metric)
+        checked = checked_with_metric(pairs, metric)
         settings = settings or FitSettings()
         texts = sentence_list(sentences)
         rows = learning.compare(
@@ -193,9 +194,11 @@ class CalibratedEncoder:
         return self.encode_query(text).tolist()
 
 
-def _checked(pairs: Pairs | None, metric: str | None) -> Pairs | None:
+def checked_with_metric(pairs: Pairs | None, metric: str | None) -> Pairs | None:
     """Return checked pairs; raise `UserError` if pairs or metric do not fit."""
     if pairs is None:
+        if metric is not None:
+            raise ArgumentError(f"metric: found {metric} without pairs, which it would measure")
         return None
     checked = checked_pairs(pairs)
     deciding_measures(checked[2], metric)

@@ -189,6 +189,7 @@ def fit_blocks(
     settings: FitSettings,
     pairs: Pairs | None,
     *,
+    metric: str | None,
     reduce: Map,
     show_progress_bar: bool | None,
 ) -> Fitted:
@@ -204,7 +205,7 @@ def fit_blocks(
     encode_pairs = functools.partial(encode, label="pairs")
     history = History(
         losses=learned.losses,
-        judgement=measured_judgement(encode_pairs, sides, pairs, None),
+        judgement=measured_judgement(encode_pairs, sides, pairs, metric),
         witness=None,
         change=None,
     )

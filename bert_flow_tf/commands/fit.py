@@ -54,6 +54,8 @@ def fit(
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     _check_encoder(model, sentence_transformer, sentences, embeddings, settings, pairs)
+    if metric and pairs is None:
+        raise ArgumentError(f"metric: found {metric} without --pairs, which it would measure")
     is_calibration = bool(_is_array(embeddings) or sentence_transformer)
     kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)
@@ -163,7 +165,7 @@ def _model(
         trained = "this encoder was trained for cosine similarity"
         click.echo(f"{trained}; a flow often lowers its scores: see bert-flow compare", err=True)
     if embeddings:
-        learned.fit_dataset(embeddings, settings, pairs=pairs)
+        learned.fit_dataset(embeddings, settings, pairs=pairs, metric=metric)
     else:
         learned.fit(texts, pairs=pairs, metric=metric, **vars(settings))
     record = learned.record.flow

@@ -145,6 +145,9 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     )
     pairs = files[0] / "pairs.csv"
     assert "pair_columns" in refused(*start, pairs, "--pair_columns", "a,b")
+    assert "metric: found auc without pairs" in refused(*start[:-1], "--metric", "auc")
+    fit = ("fit", *start[1:-1], "--out", files[0] / "no_model", "--metric", "auc")
+    assert "--metric: found auc without --pairs" in refused(*fit)
     line = refused(*start, pairs)
     assert f"{pairs}: found the columns b, same, a" in line and "--pair_columns" in line
     assert "--methods: found 'whitenning'" in refused(*start[:-1], "--methods", "whitenning,flow")
