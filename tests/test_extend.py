@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
+from sklearn.preprocessing import QuantileTransformer
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.calibration import methods
@@ -28,7 +29,7 @@ from glow.coupling import ConvStack
 from glow.parameters import Parameters
 from tests.bert_flow_tf import small_runs
 from tests.glow.bijector_checks import check_bijector, perturb
-from tests.refusals import succeeds
+from tests.refusals import succeeds, user_error
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
@@ -168,6 +169,9 @@ def test_the_loss_and_the_method_of_the_page_are_used(workplace):
     assert np.flatnonzero(model.encode(sentences).any(axis=0)).tolist() == [0, 1, 2, 3]
     again = BertFlow.from_pretrained(model.save(workplace / "pca"))
     np.testing.assert_array_equal(again.encode(sentences[:9]), model.encode(sentences[:9]))
+    model.fit(sentences, method=QuantileTransformer(n_quantiles=50))
+    with user_error("save: calibration: found no variables"):
+        model.save(workplace / "quantiles")
 
 
 def test_the_coupling_of_the_page_is_a_bijector(workplace):

@@ -22,7 +22,7 @@ def test_both_libraries_find_the_nearest(documented_encoder_dir, require, tmp_pa
     small_runs.write_sentences(tmp_path / "sentences.txt", 100)
     sentences = (tmp_path / "sentences.txt").read_text().splitlines()
     BertFlow.from_hub(documented_encoder_dir).save("my_model")
-    names = {"sentences": sentences}
+    names = {}
     exec(_SNIPPETS["faiss"], names)
     expected = names["model"].similarity("A boat.", sentences)[0]
     np.testing.assert_allclose(names["cosines"][0], np.sort(expected)[::-1][:3], atol=1e-6)

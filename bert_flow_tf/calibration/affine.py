@@ -199,7 +199,10 @@ def affine_form(transformer: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray
     matrix = np.asarray(transformer.transform(np.eye(width)), np.float64) - offset
     expected = np.asarray(transformer.transform(x), np.float64)
     largest = np.abs(expected).max(initial=1e-30)
-    if np.abs(x @ matrix + offset - expected).max() > 1e-4 * largest:
+    # The mean is a row whose image is zero. Each channel's equation is divided by its size: that of
+    # a channel that hardly varies, such as 1e33, would hide the others.
+    sizes = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
+    mean = np.linalg.lstsq((matrix / sizes).T, -offset[0] / sizes, rcond=None)[0]
+    if np.abs((x - mean) @ matrix - expected).max() > 1e-4 * largest:
         return None
-    # The mean is a row whose image is zero.
-    return np.linalg.lstsq(matrix.T, -offset[0], rcond=None)[0], matrix
+    return mean, matrix

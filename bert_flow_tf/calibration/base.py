@@ -84,9 +84,10 @@ class CalibratedEncoder:
         Args:
           sentences: a repeated sentence counts each time.
           y: ignored; scikit-learn's pipelines pass it.
-          method: "flow"; "auto", see `calibration.auto`; "whitening[-D]", "soft-whitening-E", "sn",
-            "natsv-K" or "sn+natsv-K", see `calibration.affine`; or an object with scikit-learn's
-            `fit` and `transform`, such as `PCA(128, whiten=True)` or a `glow.FlowCalibrator`.
+          method: "flow"; "auto", see `calibration.auto`; "whitened-flow", a flow learned behind a
+            whitening; "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
+            `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, such as
+            `PCA(128, whiten=True)` or a `glow.FlowCalibrator`.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
             first for graded scores, and the others for labels 0 and 1.
@@ -198,7 +199,7 @@ def checked_with_metric(pairs: Pairs | None, metric: str | None) -> Pairs | None
     """Return checked pairs; raise `UserError` if pairs or metric do not fit."""
     if pairs is None:
         if metric is not None:
-            raise ArgumentError(f"metric: found {metric} without pairs, which it would measure")
+            raise ArgumentError(f"metric: found {metric} without pairs, expected labelled pairs")
         return None
     checked = checked_pairs(pairs)
     deciding_measures(checked[2], metric)

@@ -32,7 +32,7 @@ class History:
         nothing ends the training early.
     """
 
-    losses: np.ndarray
+    losses: np.ndarray = dataclasses.field(repr=False)
     judgement: Judgement | None
     witness: Witness | None
     change: Change | None

@@ -40,7 +40,7 @@ class Kind:
     make: Callable[[float | None], Any] | None
     number: str = ""
     has_flow: bool = False
-    has_witness: bool = True
+    has_witness: bool = False
 
 
 def _nulled(count: float | None, *, normalizes: bool) -> NullTopDirections:
@@ -49,17 +49,17 @@ def _nulled(count: float | None, *, normalizes: bool) -> NullTopDirections:
 
 # A program may add its own; `find_method` reads the names.
 METHODS: dict[str, Kind] = {
-    "auto": Kind(lambda _: Auto()),
-    "flow": Kind(None, has_flow=True),
+    "auto": Kind(lambda _: Auto(), has_witness=True),
+    "flow": Kind(None, has_flow=True, has_witness=True),
     # The study of docs/witness.md has no flow behind a whitening.
-    WHITENED_FLOW: Kind(lambda _: FullRankWhitening(), has_flow=True, has_witness=False),
-    "whitening": Kind(lambda d: Whitening(None if d is None else int(d)), "[-D]"),
-    "soft-whitening": Kind(lambda softness: SoftWhitening(softness or 0.0), "-E"),
+    WHITENED_FLOW: Kind(lambda _: FullRankWhitening(), has_flow=True),
+    "whitening": Kind(lambda d: Whitening(None if d is None else int(d)), "[-D]", has_witness=True),
+    "soft-whitening": Kind(lambda softness: SoftWhitening(softness or 0.0), "-E", has_witness=True),
     # The rule of docs/witness.md was right in 36 of 43 claims about sn, which is too few; natsv
     # was not studied.
-    "sn": Kind(lambda _: _nulled(None, normalizes=True), has_witness=False),
-    "natsv": Kind(lambda k: _nulled(k, normalizes=False), "-K", has_witness=False),
-    "sn+natsv": Kind(lambda k: _nulled(k, normalizes=True), "-K", has_witness=False),
+    "sn": Kind(lambda _: _nulled(None, normalizes=True)),
+    "natsv": Kind(lambda k: _nulled(k, normalizes=False), "-K"),
+    "sn+natsv": Kind(lambda k: _nulled(k, normalizes=True), "-K"),
 }
 DEFAULT_METHODS = ("auto", "whitening", "soft-whitening-0.1", "flow")
 

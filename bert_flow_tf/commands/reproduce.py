@@ -77,7 +77,9 @@ _ROW_FLAGS = {
     callback=seed_list,
     default=f"{TrainingSettings.seed},",
     metavar="N|LIST",
-    help="Seeds 1 to N, or a list.",
+    show_default=False,
+    help="Seeds 1 to N, or a list; a row without training takes one.  "
+    f"[default: {TrainingSettings.seed}]",
 )
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3).")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder.")

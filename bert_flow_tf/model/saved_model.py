@@ -88,8 +88,10 @@ def save(
     from glow.saved import check_savable, write_variables
 
     if bert_flow.flow is not None:
-        with reading(path, "a model that can be saved"):
+        try:
             check_savable(bert_flow.flow)
+        except ValueError as error:
+            raise UserError(f"save: {error}") from error
     with new_output(path, BERT_FLOW_FOLDER, overwrite=overwrite) as folder:
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)

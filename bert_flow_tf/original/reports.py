@@ -143,7 +143,9 @@ def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
         yield verdict_table(claims)
     if rows:
         table = with_paper_note(rows_table(rows), rows)
-        yield dataclasses.replace(table, notes=[_COMPARED, *table.notes])
+        if {"paper", "TF1 code"}.intersection(table.columns):
+            table = dataclasses.replace(table, notes=[_COMPARED, *table.notes])
+        yield table
     for source in sources:
         if isinstance(source.result, Comparison):
             table = comparison_table(source.result, _table5(source.result))

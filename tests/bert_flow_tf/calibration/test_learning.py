@@ -5,10 +5,11 @@ import zlib
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA, FastICA
-from sklearn.preprocessing import QuantileTransformer
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from bert_flow_tf import FlowCalibrator, calibrate, compare
 from bert_flow_tf.calibration import learning
+from bert_flow_tf.calibration.affine import affine_form
 from bert_flow_tf.calibration.methods import METHODS, Kind, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from tests.refusals import user_error
@@ -85,6 +86,7 @@ def test_a_flow_keeps_its_held_out_losses():
     losses = model.history_.held_out_losses
     assert len(losses) > 2
     assert min(losses, key=losses.get) == len(model.history_.losses)
+    assert "array" not in repr(model.history_)
 
 
 @pytest.mark.parametrize("method", [PCA(5, whiten=True), PCA(5)])
@@ -120,17 +122,33 @@ def test_another_transformer_calibrates_but_is_not_exported(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_channel_that_hardly_varies_keeps_a_transformer_as_it_is():
+    u = np.random.default_rng(3).normal(size=(60, 4)) + 3
+    u[:, 1] *= 1e-33
+    scaler = StandardScaler().fit(u)
+    mean, matrix = affine_form(scaler, u)
+    np.testing.assert_allclose((u - mean) @ matrix, scaler.transform(u), rtol=0, atol=1e-9)
+
+
 def test_own_methods_stand_beside_named_ones(monkeypatch):
     monkeypatch.setitem(METHODS, "ica", Kind(lambda k: FastICA(int(k), random_state=0), "-K"))
     flow = FlowCalibrator(epochs=2, batch_size=16)
     found = compare(numbers, SENTENCES, ["ica-4", PCA(3), flow])
     assert [row.method for row in found.rows] == ["none", "ica-4", "PCA(n_components=3)", "flow"]
+    # The witness was not studied on a method of one's own.
+    assert not find_method("ica-4").has_witness and find_method("whitening-3").has_witness
     model = calibrate(numbers, SENTENCES, method=flow)
     assert model.calibration is flow.flow_
     assert model.record.training.settings["epochs"] == 2
     for method, said in (("ica", "'ica'"), (7, "fit and transform"), (PCA, "fit and transform")):
         with user_error("method: found", said):
             calibrate(numbers, SENTENCES, method=method)
+
+
+def test_a_metric_without_pairs_is_an_error():
+    for call in (calibrate, compare):
+        with user_error("metric: found auc without pairs"):
+            call(numbers, SENTENCES, metric="auc")
 
 
 def test_embeddings_that_do_not_vary_are_an_error():

@@ -30,6 +30,16 @@ def test_every_result_is_in_the_report(tmp_path):
     assert "effective rank" in others[1].to_text()
 
 
+def test_the_columns_of_the_paper_are_explained_where_they_are(tmp_path):
+    sources = find_results([written.write_all(tmp_path)]).sources
+    table = next(one for one in tables.report_tables(sources) if "x100" in one.columns)
+    assert "TF1 code" in table.columns and table.notes[0].startswith("paper: ")
+    scores = written.scores(model=records.model(encoder=records.encoder("other"), pooling="avg"))
+    table = _reported(scores)
+    assert "paper" not in table.columns and "TF1 code" not in table.columns
+    assert not any(note.startswith("paper: ") for note in table.notes)
+
+
 def test_a_score_stands_beside_those_of_tf1_and_without_flow(tmp_path):
     results = written.write_all(tmp_path)
     table = lines(
