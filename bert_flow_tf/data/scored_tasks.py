@@ -84,18 +84,18 @@ def read_task(
     glue = {
         task_key(task.name): task
         for task in tasks.TASKS.values()
-        if task.files["dev"].label_column is not None
+        if task.is_regression and task.files["dev"].label_column is not None
     }
-    similar = senteval.TASKS | {one: task for one, task in glue.items() if task.is_regression}
-    key = tasks.known_task(name, similar | transfer.TASKS, "tasks")
-    is_transfer = key not in similar or (glue_dir is None and senteval_dir is not None)
-    if key in senteval.TASKS or (key in transfer.TASKS and is_transfer):
+    key = tasks.known_task(name, senteval.TASKS | glue | transfer.TASKS, "tasks")
+    # GLUE and SentEval have an MRPC each.
+    is_sentevals_mrpc = key == "mrpc" and glue_dir is None and senteval_dir is not None
+    if key not in glue or is_sentevals_mrpc:
         if split not in (None, "test"):
             raise ArgumentError(
                 f"split: found {split} for {name}, expected test or none, because SentEval fixes it"
             )
         return _read_sentevals(key, senteval_dir)
-    task = similar[key]
+    task = glue[key]
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
     split = split or ("test" if "gold" in task.files else "dev")

@@ -159,12 +159,12 @@ def _score_transfer(task: ScoredTask, embedded: Callable[[list[str]], np.ndarray
     """Return a transfer task's scores from its sentences' embeddings."""
     parts = {}
     for name, part in task.subsets.items():
-        a = embedded(part.sentences_a)
-        b = embedded(part.sentences_b) if part.sentences_b else None
-        for u in (a,) if b is None else (a, b):
-            _check_directions(u, task.label(name))
-        parts[name] = transfer.Part(transfer.features(a, b), part.labels)
-    found = transfer.classify(parts, is_pairs=bool(part.sentences_b))
+        sides = [embedded(side) for side in (part.sentences_a, part.sentences_b) if side]
+        for side in sides:
+            _check_directions(side, task.label(name))
+        parts[name] = transfer.Part(transfer.features(*sides), part.labels)
+    is_pairs = any(part.sentences_b for part in task.subsets.values())
+    found = transfer.classify(parts, is_pairs=is_pairs)
     return TaskScores(
         title=task.title,
         metric=task.metric,

@@ -81,7 +81,7 @@ def classify(parts: Mapping[str, Part], *, is_pairs: bool) -> Classified:
     return Classified(scores, choice.accuracy, [choice.penalty])
 
 
-def features(embeddings_a: np.ndarray, embeddings_b: np.ndarray | None) -> np.ndarray:
+def features(embeddings_a: np.ndarray, embeddings_b: np.ndarray | None = None) -> np.ndarray:
     """Return a classifier's features of sentences, or of pairs, float64."""
     a = _normalized(embeddings_a)
     if embeddings_b is None:
