@@ -122,6 +122,21 @@ def test_dev_chooses_c_where_there_is_one():
     assert (found.penalties, found.dev_accuracy) == ([best], pytest.approx(on_dev[best]))
 
 
+@pytest.mark.parametrize(("scale", "of_folds", "of_train"), [(0.001, 0.25, 0.5), (0.1, 8.0, 32.0)])
+def test_c_goes_from_sentevals_lowest_to_its_highest(scale, of_folds, of_train):
+    # The smaller the channel that tells, the larger the C that uses it; without any, all are equal.
+    classes = (np.arange(400) % 4 == 0).astype(float)
+    signal = classes + 0.3 * np.random.default_rng(0).normal(size=400)
+    embeddings = np.stack([np.ones(400), scale * signal], axis=1)
+    part = transfer.Part(transfer.features(embeddings), classes)
+    for parts, expected in (
+        ({"all": part}, [of_folds] * 5),
+        ({"train": part, "dev": part, "test": part}, [of_folds]),
+        ({"train": part, "test": part}, [of_train]),
+    ):
+        assert transfer.classify(parts, is_pairs=False).penalties == expected
+
+
 def test_accuracies_equal_in_two_decimals_take_the_smallest_c():
     assert transfer._best([1, 2, 4], [0.5, 0.70001, 0.70003]) == (2, 0.70001)
     assert transfer._best([1, 2, 4], [0.5, 0.7001, 0.7003]) == (4, 0.7003)
