@@ -5,7 +5,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC", "f1": "best F1"}
+METRIC_NAMES = {
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "auc": "AUC",
+    "f1": "best F1",
+    "accuracy": "accuracy",
+}
 WHY_FLOW = (
     "A flow helps if embeddings lie in a cone, as after masked language modelling:",
     "see run_scripts/paper_effect.sh. Encoders trained for similarity, such as demo, may lose.",

@@ -48,11 +48,12 @@ def evaluate(
     overwrite: bool,
     **data: str | None,
 ) -> None:
-    """Score embeddings on tasks or pairs by Spearman or AUC, times 100.
+    """Score embeddings by Spearman, AUC or accuracy, times 100.
 
     Pairs with scores of 0 and 1 are scored by AUC, others by Spearman.
 
-    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp.
+    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; and SentEval's mr, cr, subj, mpqa,
+    sst2, trec and, without --glue_dir, mrpc, by the accuracy of a logistic regression.
 
     sts12 to sts16 have several sets: x100 is the mean over them weighted by size, as in the paper;
     beside it stands the correlation of all pairs, as in later papers. A model with a flow is also

@@ -48,7 +48,7 @@ def length_option(default: object) -> Decorator:
 
 HELP_OF_MODEL = "Run, checkpoint, saved model or Hub model."
 SENTEVAL_OPTION = click.option(
-    "--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…"
+    "--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…, MR/…"
 )
 _FORMATS = click.Choice(sorted(set(INPUT_FORMATS.values())))
 FORMAT_OPTIONS = [

@@ -1,7 +1,7 @@
-"""Tasks that embeddings are scored on, by similarity.
+"""Tasks that embeddings are scored on, by similarity or by a classifier.
 
 Source: Li et al. 2020, section 4.1 (STS, SICK-R) and section 4.3 (QNLI by AUC on its dev set,
-because its test labels are not public).
+because its test labels are not public); SentEval's transfer tasks, which the TF1 code can score.
 """
 
 import dataclasses
@@ -9,8 +9,8 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from bert_flow_tf.data import senteval, tasks
-from bert_flow_tf.data.pair_files import Examples
+from bert_flow_tf.data import senteval, tasks, transfer
+from bert_flow_tf.data.pair_files import Examples, Task
 from bert_flow_tf.data.tasks import task_key
 from bert_flow_tf.errors import ArgumentError, UserError
 
@@ -38,9 +38,11 @@ class ScoredTask:
     Attributes:
       name: lower case, as in `bert-flow evaluate --tasks`.
       title: the paper's name.
-      metric: "spearman" (with Pearson's correlation) or "auc" of the cosines.
+      metric: "spearman" (with Pearson's correlation) or "auc" of the cosines, or "accuracy" of a
+        classifier.
       split, source: name of the scored split, and of its folder.
-      subsets: pairs with gold scores by sub-set; a task without sub-sets has one of its own name.
+      subsets: pairs with gold scores by sub-set; a task without sub-sets has one of its own name;
+        for a classifier, the parts of `data.transfer`.
     """
 
     name: str
@@ -73,7 +75,8 @@ def read_task(
     """Read a task with its gold scores.
 
     Args:
-      name: a task of `senteval.TASKS`, or a scored one of `tasks.TASKS`; `STS-B` or `stsb`.
+      name: a task of `senteval.TASKS` or `transfer.TASKS`, or a scored one of `tasks.TASKS`;
+        `STS-B` or `stsb`. MRPC is the transfer task if `senteval_dir` is given without `glue_dir`.
       glue_dir, senteval_dir: folders that hold the tasks' folders, such as `STS-B`, and `STS` or
         `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public.
@@ -81,27 +84,40 @@ def read_task(
     glue = {
         task_key(task.name): task
         for task in tasks.TASKS.values()
-        if task.files["dev"].label_column is not None
+        if task.is_regression and task.files["dev"].label_column is not None
     }
-    scored = senteval.TASKS | {one: task for one, task in glue.items() if task.is_regression}
-    key = tasks.known_task(name, scored, "tasks")
-    task = scored[key]
-    if key in senteval.TASKS:
+    key = tasks.known_task(name, senteval.TASKS | glue | transfer.TASKS, "tasks")
+    # GLUE and SentEval have an MRPC each.
+    is_sentevals_mrpc = key == "mrpc" and glue_dir is None and senteval_dir is not None
+    if key not in glue or is_sentevals_mrpc:
         if split not in (None, "test"):
             raise ArgumentError(
                 f"split: found {split} for {name}, expected test or none, because SentEval fixes it"
             )
-        folder = senteval.find_folder(senteval_dir, task)
-        split = "test"
-        source = str(folder)
-        subsets = {name: senteval.read_subset(task, folder, name) for name in task.files}
-    elif glue_dir is None:
+        return _read_sentevals(key, senteval_dir)
+    task = glue[key]
+    if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
-    else:
-        split = split or ("test" if "gold" in task.files else "dev")
-        source = str(pathlib.Path(glue_dir, task.directory))
-        subsets = {key: read_scored_split(task, glue_dir, split)}
+    split = split or ("test" if "gold" in task.files else "dev")
+    source = str(pathlib.Path(glue_dir, task.directory))
+    subsets = {key: read_scored_split(task, glue_dir, split)}
     return ScoredTask(key, task_title(task.name), task.metric, split, source, subsets)
+
+
+def _read_sentevals(key: str, senteval_dir: str | os.PathLike | None) -> ScoredTask:
+    """Read a task of SentEval's data."""
+    task: Task
+    subsets: Mapping[str, Examples]
+    if key in senteval.TASKS:
+        task = senteval.TASKS[key]
+        folder = senteval.find_folder(senteval_dir, task)
+        subsets = {name: senteval.read_subset(task, folder, name) for name in task.files}
+    else:
+        task = transfer.TASKS[key]
+        folder = senteval.find_folder(senteval_dir, task)
+        subsets = transfer.read_parts(task, folder)
+    split = transfer.ALL if transfer.ALL in subsets else "test"
+    return ScoredTask(key, task_title(task.name), task.metric, split, str(folder), subsets)
 
 
 def read_tasks(

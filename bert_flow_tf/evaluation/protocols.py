@@ -3,6 +3,8 @@
 SentEval and the paper (Li et al. 2020, section 4.1) average over sub-sets, weighted by size
 (`wmean`). Later work, from SimCSE on (Gao et al. 2021, appendix B), correlates all pairs of a task
 together (`all`). The two differ by several points, so every figure names its protocol.
+
+Transfer tasks are scored by a classifier, see `evaluation.transfer`.
 """
 
 import os
@@ -16,6 +18,7 @@ from absl import logging
 from bert_flow_tf.data import tasks
 from bert_flow_tf.data.scored_tasks import ScoredTask
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import transfer
 from bert_flow_tf.files.json_files import Count
 from bert_flow_tf.files.reading import parse_number, read_lines
 
@@ -36,12 +39,15 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     title: str  # the paper's name
-    metric: str  # the main metric: "spearman" or "auc"
+    metric: str  # the main metric: "spearman", "auc" or "accuracy"
     split: str
     source: str  # folder or data set of the pairs
-    pairs: Count
+    pairs: Count  # that are scored; sentences, for a transfer task of sentences
     by_metric: dict[str, dict[str, float]]
     subsets: dict[str, SubsetScores] = {}
+    # of a transfer task, see `evaluation.transfer.Classified`
+    dev_accuracy: float | None = None
+    penalties: list[float] = []
 
     @property
     def by_protocol(self) -> dict[str, float]:
@@ -95,20 +101,29 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str
         `label`.
     """
     a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
-    for side, u in (("first", a), ("second", b)):
-        bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
-        if bad.any():
-            found = (
-                f"{bad.sum()} of the {len(u)} {side} sentences have embeddings that are zero "
-                "or not finite"
-            )
-            raise UserError(f"{label}: {found}; see pair {np.argmax(bad) + 1}")
+    _check_directions(a, label, side="first ")
+    _check_directions(b, label, side="second ")
     # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are
     # ties.
     ab, aa, bb = (
         np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b))
     )
     return ab / np.sqrt(aa * bb)
+
+
+def _check_directions(u: np.ndarray, label: str, *, side: str = "") -> None:
+    """Raise `UserError` if an embedding has no direction.
+
+    `side` is "first " or "second " for pairs.
+    """
+    bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
+    if bad.any():
+        found = (
+            f"{bad.sum()} of the {len(u)} {side}sentences have embeddings that are zero "
+            "or not finite"
+        )
+        see = f"; see pair {np.argmax(bad) + 1}" if side else ""
+        raise UserError(f"{label}: {found}{see}")
 
 
 def score_tasks(
@@ -122,18 +137,44 @@ def score_tasks(
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     embeddings = np.asarray(encode(distinct))
     rows = {sentence: row for row, sentence in enumerate(distinct)}
+
+    def embedded(sentences: list[str]) -> np.ndarray:
+        return embeddings[[rows[one] for one in sentences]]
+
     results = {}
     for task in tasks:
         logging.info("scoring %s", task.title)
-        similarities = []
-        for name, pairs in task.subsets.items():
-            a, b = (
-                embeddings[[rows[one] for one in side]]
-                for side in (pairs.sentences_a, pairs.sentences_b)
-            )
-            similarities.append(cosines(a, b, task.label(name)))
+        if task.metric == "accuracy":
+            results[task.name] = _score_transfer(task, embedded)
+            continue
+        similarities = [
+            cosines(embedded(part.sentences_a), embedded(part.sentences_b), task.label(name))
+            for name, part in task.subsets.items()
+        ]
         results[task.name] = score_task(task, similarities)
     return results
+
+
+def _score_transfer(task: ScoredTask, embedded: Callable[[list[str]], np.ndarray]) -> TaskScores:
+    """Return a transfer task's scores from its sentences' embeddings."""
+    parts = {}
+    for name, part in task.subsets.items():
+        sides = [embedded(side) for side in (part.sentences_a, part.sentences_b) if side]
+        for side in sides:
+            _check_directions(side, task.label(name))
+        parts[name] = transfer.Part(transfer.features(*sides), part.labels)
+    is_pairs = any(part.sentences_b for part in task.subsets.values())
+    found = transfer.classify(parts, is_pairs=is_pairs)
+    return TaskScores(
+        title=task.title,
+        metric=task.metric,
+        split=task.split,
+        source=task.source,
+        pairs=len(task.subsets[task.split]),
+        by_metric={metric: {"all": score} for metric, score in found.by_metric.items()},
+        dev_accuracy=found.dev_accuracy,
+        penalties=found.penalties,
+    )
 
 
 def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScores:
@@ -157,8 +198,15 @@ def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScor
         )
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
         scores[metric] = means | scores[metric]
-    names = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
-    return TaskScores(**names, pairs=len(gold), by_metric=scores, subsets=subsets)
+    return TaskScores(
+        title=task.title,
+        metric=task.metric,
+        split=task.split,
+        source=task.source,
+        pairs=len(gold),
+        by_metric=scores,
+        subsets=subsets,
+    )
 
 
 def score_pairs(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags, logging
 
 from bert_flow_tf.code_files import VARIABLE, import_code
-from bert_flow_tf.data import senteval
+from bert_flow_tf.data import senteval, transfer
 from bert_flow_tf.data.scored_tasks import ScoredTask, read_tasks
 from bert_flow_tf.data.tasks import known_task
 from bert_flow_tf.encoder.pooling import pooling_name
@@ -62,7 +62,7 @@ def run(settings: RunSettings) -> None:
             logging.info("Nothing to do: %s", finished)
         return
     names = [
-        known_task(name.strip(), senteval.TASKS, "senteval_tasks")
+        known_task(name.strip(), senteval.TASKS | transfer.TASKS, "senteval_tasks")
         for name in scoring.senteval_tasks.split(",")
     ]
     read = read_tasks(names, senteval_dir=scoring.senteval_dir)

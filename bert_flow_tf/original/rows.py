@@ -40,6 +40,7 @@ class ScoreRow:
     # mean over seeds of the score of several sets' pairs together
     all_pairs_x100: float | None = None
     pearson: float | None = None  # mean over seeds
+    f1: float | None = None  # mean over seeds, of a classifier of pairs
     baseline: "ScoreRow | None" = None
     unmet: Sequence[str] = ()  # what a comparison with the paper lacks
 
@@ -98,6 +99,7 @@ def _task_row(runs: Sequence[tuple[ModelRecord, TaskScores]], name: str) -> Scor
     pearson = [
         scores.by_metric["pearson"][protocol] for _, scores in runs if "pearson" in scores.by_metric
     ]
+    f1 = [scores.by_metric["f1"][protocol] for _, scores in runs if "f1" in scores.by_metric]
     pooled = [100 * scores.by_protocol["all"] for _, scores in runs if protocol != "all"]
     return ScoreRow(
         name=name,
@@ -113,6 +115,7 @@ def _task_row(runs: Sequence[tuple[ModelRecord, TaskScores]], name: str) -> Scor
         values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
         all_pairs_x100=statistics.fmean(pooled) if pooled else None,
         pearson=statistics.fmean(pearson) if pearson else None,
+        f1=statistics.fmean(f1) if f1 else None,
         published=published,
         unmet=unmet_conditions(task, first.split, first.pairs, model),
     )

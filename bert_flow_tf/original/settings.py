@@ -206,7 +206,9 @@ class ScoringSettings(Settings):
     do_senteval: bool = flag_not_identifying(
         False, f"Score --senteval_tasks; write a run's scores to {EVALUATION_FILE}."
     )
-    senteval_tasks: str = flag_not_identifying("", "Comma-separated: STS12 to STS16.")
+    senteval_tasks: str = flag_not_identifying(
+        "", "Comma-separated: STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC."
+    )
     senteval_dir: str = flag_not_identifying("../SentEval/data", "Folder of SentEval's data.")
 
     @property

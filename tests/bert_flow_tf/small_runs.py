@@ -99,6 +99,17 @@ def write_senteval(folder, words):
     return folder
 
 
+def write_mrpc(folder, words, sizes=(60, 20)):
+    """Write MRPC as in SentEval, labelled by the share of common words."""
+    header = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
+    for i, (part, n) in enumerate(zip(("train", "test"), sizes, strict=True)):
+        rows = [
+            [str(int(share > 0.5)), "1", "2", a, b] for a, b, share in random_pairs(n, words, i)
+        ]
+        write_tsv(folder / f"msr_paraphrase_{part}.txt", [header, *rows])
+    return folder
+
+
 def write_mnli(folder, words=TINY_WORDS, sizes=(24, 9)):
     """Write MNLI's files, labelled by the share of common words."""
     for i, (name, n) in enumerate(zip(("train", "dev_matched"), sizes, strict=True)):

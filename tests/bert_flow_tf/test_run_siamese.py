@@ -16,8 +16,10 @@ from absl import flags
 from bert_flow_tf import run_siamese
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.data.scored_tasks import read_task
+from bert_flow_tf.evaluation.records import Scores
 from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.model.scoring import scores_of
+from bert_flow_tf.original.records import read_result
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import check_flow_is_trained
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
@@ -323,7 +325,7 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
         | {"exp_name": "whole", "do_train": False, "do_eval": False, "do_predict": False}
     )
     for names, found in (
-        ("STS12,MR", "--senteval_tasks: unknown task 'MR', expected one of sts12, "),
+        ("STS12,SST5", "--senteval_tasks: unknown task 'SST5', expected one of sts12, "),
         ("", "--senteval_tasks: unknown task ''"),
         ("STS13", "no such folder"),
     ):
@@ -361,6 +363,37 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
     }
     scores = json.loads((small_runs.run(values | trained) / "evaluation.json").read_text())
     assert scores["model"]["checkpoint"].endswith("model.ckpt-1")
+
+
+@pytest.mark.differs("SentEval's transfer tasks")
+def test_a_transfer_task_is_scored_though_another_is_missing(
+    flow_flags, flow_run, tmp_path, capsys
+):
+    folder = small_runs.write_mrpc(tmp_path / "downstream" / "MRPC", small_runs.SMALL_WORDS)
+    values = flow_flags | {
+        "exp_name": "whole",
+        "do_train": False,
+        "do_eval": False,
+        "do_predict": False,
+        "do_senteval": True,
+        "senteval_tasks": "MRPC,MR",
+        "senteval_dir": str(tmp_path),
+        "overwrite": True,
+    }
+    refused(values, "not scored: ", f"{tmp_path / 'MR'}: no such folder")
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if " MRPC " in line)
+    written = read_result(flow_run / "evaluation.json")
+    assert isinstance(written, Scores)
+    for scores in (written.tasks, written.without_flow):
+        found = scores["mrpc"]
+        assert (found.metric, found.pairs, found.source) == ("accuracy", 20, str(folder))
+        assert f"{100 * found.by_metric['accuracy']['all']:.2f}" in row
+    f1 = written.tasks["mrpc"].by_metric["f1"]["all"]
+    assert " accuracy     20  " in row and f"{100 * f1:.2f}" in row
+    model = BertFlow.load(flow_run)
+    task = read_task("mrpc", senteval_dir=tmp_path)
+    assert model.evaluate(task).tasks == written.tasks
+    (flow_run / "evaluation.json").unlink()
 
 
 def test_xla_gives_the_same_losses(flow_flags, tmp_path, monkeypatch):
