@@ -98,8 +98,8 @@ class CalibratedEncoder:
           learning_rate: constant.
           seed: of order and initial weights.
           dev_fraction: share of distinct sentences held out, see `calibration.learning.hold_out`.
-          loss, callbacks: each row's loss, and Keras callbacks, of a flow's training, see
-            `glow.FlowCalibrator`.
+          loss: of each row in a flow's training, see `glow.FlowCalibrator`.
+          callbacks: Keras callbacks of a flow's training, likewise.
           show_progress_bar: None shows it on a terminal only.
 
         Raises:
