@@ -28,6 +28,7 @@ from bert_flow_tf.serving.formats import (
     export_path,
 )
 from glow.calibration import AffineMap, Calibration
+from glow.saved import check_exportable
 
 # MiniLM and random weights gave cosines of 0.999; an export that loses ten times as much fails.
 BFLOAT16_MIN_COSINE = 0.99
@@ -108,6 +109,12 @@ def export_model(
         written; the written files cannot be loaded; or their embeddings differ by more than the
         format's tolerance (for bfloat16, a cosine below 0.99). Nothing is written in these cases.
     """
+    if model.flow is not None:
+        try:
+            # A program would call back into this process, and find nothing in another one.
+            check_exportable(model.flow)
+        except ValueError as error:
+            raise UserError(f"export: {error}") from error
     warn_if_harmful("export", model.record.flow)
     # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):

@@ -19,6 +19,7 @@ import tf_keras
 from msgspec.structs import replace
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import QuantileTransformer
 
 from bert_flow_tf import api
 from bert_flow_tf.api import BertFlow
@@ -544,3 +545,12 @@ def test_every_way_to_an_embedding_gives_the_same(plain_model, normalizes):
     np.testing.assert_allclose(blocks, expected, atol=1e-6)
     embedded = tf.function(model.embed)(tf.constant(texts))
     np.testing.assert_allclose(embedded, expected, atol=1e-5)
+
+
+def test_a_calibration_without_variables_is_neither_saved_nor_exported(plain_model, tmp_path):
+    model, texts = copy.copy(plain_model[0]), plain_model[1]
+    model.fit(texts, method=QuantileTransformer(n_quantiles=20))
+    for write in (model.save, model.export):
+        with user_error("found no variables, expected a flow or an affine map"):
+            write(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
