@@ -1,5 +1,6 @@
 """The original's command: its flags, and what they do."""
 
+import functools
 import os
 import pathlib
 import typing
@@ -10,7 +11,7 @@ from absl import flags, logging
 
 from bert_flow_tf.code_files import VARIABLE, import_code
 from bert_flow_tf.data import senteval, transfer
-from bert_flow_tf.data.scored_tasks import ScoredTask, read_tasks
+from bert_flow_tf.data.scored_tasks import ReadTasks, ScoredTask, read_tasks
 from bert_flow_tf.data.tasks import known_task
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.errors import UserError
@@ -53,28 +54,46 @@ def run(settings: RunSettings) -> None:
     If TF_CONFIG names several workers, they train together, and only the chief evaluates and
     predicts.
     """
+    read = _senteval_tasks(settings)
+    score = None
+    if read is not None:
+        score = functools.partial(_write_senteval, _evaluation_file(settings), read.tasks)
+    try:
+        train_and_score(settings, score)
+    except FinishedRun as finished:
+        logging.info("Nothing to do: %s", finished)
+    if read is not None:
+        read.check_complete()
+
+
+def _senteval_tasks(settings: RunSettings) -> ReadTasks | None:
+    """Return the tasks of `--do_senteval`, None without it."""
     scoring = settings.scoring
-    path = None
     if not scoring.do_senteval:
-        try:
-            train_and_score(settings)
-        except FinishedRun as finished:
-            logging.info("Nothing to do: %s", finished)
-        return
+        return None
     names = [
         known_task(name.strip(), senteval.TASKS | transfer.TASKS, "senteval_tasks")
         for name in scoring.senteval_tasks.split(",")
     ]
-    read = read_tasks(names, senteval_dir=scoring.senteval_dir)
-    if not settings.scores_checkpoint_alone:
-        path = settings.output_dir / EVALUATION_FILE
+    return read_tasks(names, senteval_dir=scoring.senteval_dir)
+
+
+def _evaluation_file(settings: RunSettings) -> pathlib.Path | None:
+    """Return the file of `--do_senteval`, None for a checkpoint without a run.
+
+    Raises:
+      UserError: it exists. A command that trains finds it beside its own finished run.
+    """
+    if settings.scores_checkpoint_alone:
+        return None
+    path = settings.output_dir / EVALUATION_FILE
+    if not settings.training.do_train:
         output_file(path, overwrite=settings.overwrite, flag=str(path))
-    train_and_score(settings, lambda scorer: _write_senteval(path, scorer, read.tasks))
-    read.check_complete()
+    return path
 
 
 def _write_senteval(
-    path: pathlib.Path | None, scorer: "PairScorer", tasks: Sequence[ScoredTask]
+    path: pathlib.Path | None, tasks: Sequence[ScoredTask], scorer: "PairScorer"
 ) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow

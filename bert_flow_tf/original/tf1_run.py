@@ -26,6 +26,7 @@ from bert_flow_tf.files.reading import file_digest
 from bert_flow_tf.original import build, provenance
 from bert_flow_tf.original.build import TF1_OUTPUT_WEIGHTS, build_model
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
+from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training, made_by
 from bert_flow_tf.settings import flow_config
 from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, TrainingResults
@@ -70,29 +71,16 @@ def convert_tf1_run(
         raise UserError(
             f"{prefix}: found no variable below {FLOW_SCOPE}, expected a checkpoint with a flow"
         )
-    flags = {name: value for name, value in encoder.items() if value is not None}
-    if has_bert:
-        files = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
-        flags = {name: str(prefix.parent / file) for name, file in files.items()} | flags
-        flags |= {"init_checkpoint": str(prefix)}
+    flags = _encoder_flags(encoder, prefix if has_bert else None)
     source = resolve_run_encoder(**flags)
     flags["do_lower_case"] = source.record.do_lower_case
-    named_step = re.search(r"-(\d+)$", prefix.name)
-    step = int(
-        stored["global_step"]
-        if "global_step" in stored.shapes
-        else named_step[1]
-        if named_step
-        else 0
-    )
-    made = made_by("bert-flow convert")
     encoder_record = provenance.run_encoder_record(source, flags)
     if has_bert:
         # The original's run may have trained BERT.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
     flow = CalibrationRecord(config=flow_config(flow_model_config), training=Training())
     config = RunConfig(
-        made_by=made,
+        made_by=made_by("bert-flow convert"),
         model=ModelRecord(
             encoder=encoder_record,
             pooling=pooling_name(sentence_embedding_type),
@@ -110,21 +98,45 @@ def convert_tf1_run(
     model = build_model(source, config.model, num_labels=config.num_labels)
     build.assign_tf1_parts(model, prefix)
     with new_output(out_dir, CONVERTED_RUN, overwrite=overwrite) as folder:
-        parts = {
-            "step": tf.Variable(step, dtype=tf.int64),
-            **build.checkpoint_parts(model, with_encoder=False),
-        }
-        manager = tf.train.CheckpointManager(
-            tf.train.Checkpoint(**parts),
-            str(folder),
-            max_to_keep=1,
-            checkpoint_name=CHECKPOINT_NAME,
-        )
-        manager.save(checkpoint_number=step)
-        write_json(folder / CONFIG_FILE, config)
-        results = TrainingResults(made_by=made, model=config.model, steps=step)
-        write_json(folder / TRAIN_RESULTS_FILE, results)
+        _write_run(folder, model, config, _step(stored, prefix))
     return out_dir
+
+
+def _encoder_flags(given: dict[str, Any], prefix: pathlib.Path | None) -> dict[str, Any]:
+    """Return the encoder's flags: those given, and those of a checkpoint that has BERT."""
+    flags = {name: value for name, value in given.items() if value is not None}
+    if prefix is None:
+        return flags
+    beside = {
+        "bert_config_file": str(prefix.parent / BERT_CONFIG_FILE),
+        "vocab_file": str(prefix.parent / VOCAB_FILE),
+    }
+    return beside | flags | {"init_checkpoint": str(prefix)}
+
+
+def _step(stored: Checkpoint, prefix: pathlib.Path) -> int:
+    """Return the checkpoint's step: its variable's, else its name's, else 0."""
+    if "global_step" in stored.shapes:
+        return int(stored["global_step"])
+    named = re.search(r"-(\d+)$", prefix.name)
+    return int(named[1]) if named else 0
+
+
+def _write_run(folder: pathlib.Path, model: SiameseBertFlow, config: RunConfig, step: int) -> None:
+    parts = {
+        "step": tf.Variable(step, dtype=tf.int64),
+        **build.checkpoint_parts(model, with_encoder=False),
+    }
+    manager = tf.train.CheckpointManager(
+        tf.train.Checkpoint(**parts),
+        str(folder),
+        max_to_keep=1,
+        checkpoint_name=CHECKPOINT_NAME,
+    )
+    manager.save(checkpoint_number=step)
+    write_json(folder / CONFIG_FILE, config)
+    results = TrainingResults(made_by=config.made_by, model=config.model, steps=step)
+    write_json(folder / TRAIN_RESULTS_FILE, results)
 
 
 def write_tf1_run(

@@ -363,6 +363,9 @@ def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path
     }
     scores = json.loads((small_runs.run(values | trained) / "evaluation.json").read_text())
     assert scores["model"]["checkpoint"].endswith("model.ckpt-1")
+    # The same command finds its finished run, and has nothing to do.
+    again = small_runs.run(values | trained) / "evaluation.json"
+    assert json.loads(again.read_text()) == scores
 
 
 @pytest.mark.differs("SentEval's transfer tasks")
