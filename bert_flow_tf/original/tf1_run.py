@@ -103,7 +103,7 @@ def convert_tf1_run(
 
 
 def _encoder_flags(given: dict[str, Any], prefix: pathlib.Path | None) -> dict[str, Any]:
-    """Return the flags that are given, and those of a checkpoint with BERT."""
+    """Return the given flags, and those of a checkpoint with BERT."""
     flags = {name: value for name, value in given.items() if value is not None}
     if prefix is None:
         return flags
