@@ -70,9 +70,7 @@ class FlowTrainer:
             input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
             autograph=False,
         )
-        # TensorFlow would warn of frequent tracing if a process learns five flows, but not of
-        # concrete functions.
-        self._steps = functools.cache(steps.get_concrete_function)
+        self._steps = functools.cache(lambda: _without_warning(steps))
 
     def _step(self, u: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -166,6 +164,15 @@ class FlowTrainer:
             (*self.flow.variables, *self.optimizer.variables), state, strict=True
         ):
             variable.assign(value)
+
+
+def _without_warning(steps: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return a `tf.function`, traced.
+
+    TensorFlow would warn of frequent tracing if a process learns five flows, but not of concrete
+    functions. These would ignore `tf.config.run_functions_eagerly`, by which a loss is debugged.
+    """
+    return steps if tf.config.functions_run_eagerly() else steps.get_concrete_function()
 
 
 class _Best:
