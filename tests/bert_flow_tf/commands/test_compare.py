@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, compare
+from bert_flow_tf.calibration import judgement
 from bert_flow_tf.calibration.comparison import Compared, recommend
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands.duplicates import similar_groups
@@ -34,6 +35,8 @@ def files(tmp_path_factory):
 def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
     tiny_encoder_dir, files, monkeypatch
 ):
+    # Six fits draw them, and only equal ones are compared.
+    monkeypatch.setattr(judgement, "_RESAMPLES", 100)
     folder, pairs = files
     encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--train_batch_size", 16)
     own = ("--input", folder / "rows.csv", "--column", "text", "--methods", "sn,soft-whitening-0.5")
