@@ -24,6 +24,7 @@ from bert_flow_tf.files.sentence_files import (
 )
 from bert_flow_tf.model.saved_model import model_folder
 from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
+from bert_flow_tf.table import FORMATS
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -287,6 +288,13 @@ PAIR_OPTIONS = [
     click.option("--pairs", metavar="FILE", help="TSV, CSV, JSONL or Parquet."),
     click.option("--pair_columns", metavar="A,B,SCORE", help="Names or numbers."),
 ]
+TABLE_FORMAT = click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    help="Of the table on stdout.",
+)
 METRIC = click.option(
     "--metric",
     type=click.Choice(METRICS),

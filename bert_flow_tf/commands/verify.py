@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import click
 from absl import logging
 
-from bert_flow_tf.commands.outputs import locked_file, say, write_results
+from bert_flow_tf.commands.options import TABLE_FORMAT
+from bert_flow_tf.commands.outputs import locked_file, print_tables, say, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.original.records import FoundResults, find_results
 
@@ -32,7 +33,10 @@ _GOLDEN = pathlib.Path("tests", "golden")
 @click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--literature", is_flag=True, help="Print what later papers report.")
-def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> None:
+@TABLE_FORMAT
+def report(
+    first: tuple[str, ...], more: tuple[str, ...], literature: bool, table_format: str
+) -> None:
     """Compare results with baselines, the paper's scores and the original code's.
 
     PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow
@@ -50,7 +54,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> N
         tables.append(literature_table())
     if not tables:
         raise UserError("--runs: found no scores or other figures to report")
-    click.echo("\n\n".join(table.to_text() for table in tables))
+    print_tables(tables, table_format)
 
 
 def _found(runs: Sequence[str]) -> FoundResults:

@@ -19,7 +19,7 @@ from bert_flow_tf.table import (
     WHY_FLOW,
     Entry,
     Table,
-    fall,
+    falls,
     number,
     x100,
 )
@@ -76,11 +76,11 @@ def with_paper_note(table: Table, rows: Sequence[ScoreRow]) -> Table:
 def rows_table(rows: Sequence[ScoreRow]) -> Table:
     """Return a table of scores beside their baselines and published scores.
 
-    Scores are times 100; several seeds give their mean ± deviation (over n - 1). A note marks a
-    flow that lowers a score by more than 0.5.
+    Scores are times 100; several seeds give their mean ± deviation (over n - 1). A note explains
+    a flow that lowers a score by more than 0.5.
     """
     cells = [_score_cells(row) for row in rows]
-    falls = any(fall(_change(row)) for row in rows)
+    any_falls = any(falls(_change(row)) for row in rows)
     lengths = sorted({row.model.max_seq_length for row in rows})
     title = [
         f"{' or '.join(map(str, lengths))} word pieces",
@@ -88,7 +88,7 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
     ]
     notes = [
         *([_PROTOCOLS] if any(row.protocol for row in rows) else ()),
-        *(WHY_FLOW if falls else ()),
+        *(WHY_FLOW if any_falls else ()),
     ]
     return Table(_SCORE_COLUMNS, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
 
@@ -97,8 +97,9 @@ def _score_cells(row: ScoreRow) -> list[Entry]:
     """Return a row's cells, one per name of `_SCORE_COLUMNS`."""
     summary = summarize(row.values_x100)
     count = len(row.values_x100)
-    median = f"median {summary.median:.2f}, n = {count}" if count > 1 else ""
-    change = _change(row)
+    several = count > 1
+    note = f"median {summary.median:.2f}, n = {count}" if several else ""
+    parts = {"median": summary.median, "n": count} if several else {}
     return [
         row.name,
         _embedding(row),
@@ -107,12 +108,12 @@ def _score_cells(row: ScoreRow) -> list[Entry]:
         row.split,
         f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(),
         number(row.pairs, 0),
-        number(summary.mean, spread=summary.std, note=median),
+        number(summary.mean, spread=summary.std, note=note, parts=parts),
         number(row.all_pairs_x100),
         x100(row.pearson),
         x100(row.f1),
         number(row.baseline.mean_x100 if row.baseline else None),
-        number(change, sign="+", note=fall(change)),
+        number(_change(row), sign="+"),
         *_published_cells(row),
     ]
 
@@ -122,13 +123,15 @@ def _published_cells(row: ScoreRow) -> list[Entry]:
     published = row.published
     paper: Entry = None
     if published.paper is not None:
-        paper = number(published.paper, note=published.row or "")
+        row_name = published.row or ""
+        paper = number(published.paper, note=row_name, parts={"row": row_name})
     seeds: Entry = None
     if published.seeds and len(row.values_x100) > 1:
         seeds = number(published.seeds["mean"], spread=published.seeds["std"])
     runs = len(published.original)
     original = summarize(published.original).mean if runs else None
-    return [paper, seeds, number(original, note=f"{runs} runs" if runs > 1 else "")]
+    counted = {"runs": runs} if runs else {}
+    return [paper, seeds, number(original, note=f"{runs} runs" if runs > 1 else "", parts=counted)]
 
 
 def _change(row: ScoreRow) -> float | None:
