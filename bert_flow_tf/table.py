@@ -179,7 +179,7 @@ class Table:
         return found
 
     def to_format(self, name: str) -> str:
-        """Return the table in a format; only text and JSON have title and notes."""
+        """Return the table in one of `FORMATS`."""
         if name == "json":
             return json.dumps(self.to_json(), ensure_ascii=False, indent=1)
         formats = {
