@@ -305,6 +305,8 @@ METRIC = click.option(
 def read_pairs(path: str, columns: str | None) -> "Pairs":
     """Return a file's pairs and scores; columns are names or numbers."""
     file_format = input_format(path)
+    if file_format == "text":
+        raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet")
     names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(
         ","
     )

@@ -21,6 +21,8 @@ _DECIMALS = {
     "iso_score": 4,
     "uniformity": 4,
 }
+# The others are named by their words.
+_NAMES = {"iso_score": "IsoScore"}
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
@@ -81,7 +83,8 @@ def isotropy_table(result: IsotropyResults) -> Table:
         values = [getattr(one, key) for one in measures.values()]
         # Records of earlier versions lack some measures.
         if any(value is not None for value in values):
-            rows.append([key.replace("_", " "), *(number(value, digits) for value in values)])
+            name = _NAMES.get(key, key.replace("_", " "))
+            rows.append([name, *(number(value, digits) for value in values)])
     if result.alignment:
         pairs = f"alignment, positive pairs: {result.positive_pairs:,}"
         rows.append([pairs, *(number(result.alignment.get(name), 4) for name in measures)])

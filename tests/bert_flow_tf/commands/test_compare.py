@@ -151,6 +151,8 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     )
     pairs = files[0] / "pairs.csv"
     assert "pair_columns" in refused(*start, pairs, "--pair_columns", "a,b")
+    (files[0] / "pairs.txt").write_text("w1\tw2\t1\n")
+    assert "pairs.txt: found text, expected .tsv" in refused(*start, files[0] / "pairs.txt")
     assert "metric: found auc without pairs" in refused(*start[:-1], "--metric", "auc")
     fit = ("fit", *start[1:-1], "--out", files[0] / "no_model", "--metric", "auc")
     assert "--metric: found auc without --pairs" in refused(*fit)
