@@ -29,10 +29,10 @@ def lock_output(path: str | os.PathLike, flag: str) -> None:
         raise UserError(f"{flag}: {error}") from error
 
 
-def locked_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
+def locked_file(path: str | os.PathLike, *, overwrite: bool, flag: str = "out") -> pathlib.Path:
     """Lock and return the path of a file that may be written."""
-    lock_output(path, f"--out={path}")
-    return output_file(path, overwrite=overwrite, flag=f"--out={path}")
+    lock_output(path, f"--{flag}={path}")
+    return output_file(path, overwrite=overwrite, flag=f"--{flag}={path}")
 
 
 def locked_folder(

@@ -35,6 +35,7 @@ _COMPARED = (
     "and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow."
 )
 
+PUBLISHED_COLUMNS = ("paper", "Table 8", "TF1 code")
 _SCORE_COLUMNS = (
     "name",
     "embedding",
@@ -49,9 +50,7 @@ _SCORE_COLUMNS = (
     "F1",
     "without flow",
     "change",
-    "paper",
-    "Table 8",
-    "TF1 code",
+    *PUBLISHED_COLUMNS,
 )
 
 
@@ -139,18 +138,49 @@ def _change(row: ScoreRow) -> float | None:
     return row.mean_x100 - row.baseline.mean_x100 if row.baseline else None
 
 
-def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
-    """Yield the verdict, the scores and other results, if any."""
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The tables of results.
+
+    Attributes:
+      rows: what the table of scores shows.
+      others: a comparison or measures of isotropy each.
+      verdict: None if the results decide no claim.
+    """
+
+    rows: Sequence[ScoreRow]
+    scores: Table | None
+    others: Sequence[Table]
+    verdict: Table | None
+
+    @property
+    def tables(self) -> list[Table]:
+        """Scores, other results, then the verdict."""
+        return [table for table in (self.scores, *self.others, self.verdict) if table]
+
+
+def report_of(sources: Sequence[Source]) -> Report:
+    """Return the tables of all results."""
     rows = score_rows(sources)
-    if claims := verdict(
-        [one.result for one in sources if isinstance(one.result, Verification)], rows
-    ):
-        yield verdict_table(claims)
-    if rows:
-        table = with_paper_note(rows_table(rows), rows)
-        if {"paper", "TF1 code"}.intersection(table.columns):
-            table = dataclasses.replace(table, notes=[_COMPARED, *table.notes])
-        yield table
+    verifications = [one.result for one in sources if isinstance(one.result, Verification)]
+    claims = verdict(verifications, rows)
+    return Report(
+        rows=rows,
+        scores=_explained_scores(rows) if rows else None,
+        others=list(_other_tables(sources)),
+        verdict=verdict_table(claims) if claims else None,
+    )
+
+
+def _explained_scores(rows: Sequence[ScoreRow]) -> Table:
+    """Return the rows' table, with notes on its columns."""
+    table = with_paper_note(rows_table(rows), rows)
+    if {"paper", "TF1 code"}.isdisjoint(table.columns):
+        return table
+    return dataclasses.replace(table, notes=[_COMPARED, *table.notes])
+
+
+def _other_tables(sources: Sequence[Source]) -> Iterator[Table]:
     for source in sources:
         if isinstance(source.result, Comparison):
             table = comparison_table(source.result, _table5(source.result))
