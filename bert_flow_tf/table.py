@@ -29,8 +29,8 @@ FORMATS = ("text", "csv", "markdown", "latex", "json")
 # A wrapped column keeps this width if its words or notes are as long.
 _LEAST_WIDTH = 12
 _GAP = "  "
-# Names of files and models may be broken behind a slash.
-_BREAKS = re.compile(r"(\s+)|(?<=\w/)(?=\w)")
+# Names of files and models may be broken behind a slash or an underscore.
+_BREAKS = re.compile(r"(\s+)|(?<=\w[/_])(?=\w)")
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&#])")
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
