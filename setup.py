@@ -82,6 +82,10 @@ setup(
         # For `calibrate` and `fit --sentence_transformer`; no earlier version was tried.
         "sentence-transformers": ["sentence-transformers>=6", "torch"],
         "faiss": ["faiss-cpu"],
+        # For `--plot`.
+        "plots": ["matplotlib>=3.8"],
+        # For `analyses`.
+        "analyses": ["rapidfuzz>=3", "wordfreq>=3"],
         # For `encode-folder --workers` and `launch`; no other version was tried.
         "scale": ["ray[train]~=2.60.0"],
         # For `export --format onnx`; onnxruntime checks what was written.

@@ -14,6 +14,11 @@ import numpy.typing as npt
 from bert_flow_tf.errors import UserError
 from glow.constant_channels import negligible_channels
 
+# The edges of 200 equal bins.
+COSINE_BINS = np.linspace(-1, 1, 201)
+# 4,000 rows have 8 million pairs.
+_MOST_COUNTED = 4000
+
 
 @dataclasses.dataclass(frozen=True)
 class Isotropy:
@@ -34,6 +39,8 @@ class Isotropy:
         signs; Z(c) is the sum of exp(c . x) over the embeddings x, scaled to a mean squared norm of
         1; 1 when isotropic.
       spectrum, centred_spectrum: singular values over sqrt(n), descending, [min(n, D)].
+      cosine_counts: pairs of different embeddings in each of `COSINE_BINS`, of 4,000 random rows
+        if there are more; empty in records of earlier versions.
     """
 
     embeddings: int
@@ -48,6 +55,7 @@ class Isotropy:
     partition_ratio: float
     spectrum: list[float] = dataclasses.field(repr=False)
     centred_spectrum: list[float] = dataclasses.field(repr=False)
+    cosine_counts: list[int] = dataclasses.field(default_factory=list, repr=False)
 
 
 def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
@@ -82,7 +90,22 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
         partition_ratio=float(z.min() / z.max()),
         spectrum=spectrum.tolist(),
         centred_spectrum=centred_spectrum.tolist(),
+        cosine_counts=_cosine_counts(x),
     )
+
+
+def _cosine_counts(x: np.ndarray) -> list[int]:
+    """Count the pairs of different rows by their cosine's bin."""
+    if len(x) > _MOST_COUNTED:
+        x = np.random.default_rng(0).permutation(x)[:_MOST_COUNTED]
+    unit = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    counts = np.zeros(len(COSINE_BINS) - 1, np.int64)
+    for row in range(0, len(unit), 512):
+        found = unit[row : row + 512] @ unit[row:].T
+        later = np.arange(found.shape[1]) > np.arange(len(found))[:, None]
+        bins = np.clip((found[later] + 1) * 100, 0, len(counts) - 1).astype(np.int64)
+        counts += np.bincount(bins, minlength=len(counts))
+    return counts.tolist()
 
 
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
