@@ -47,7 +47,13 @@ setup(
     packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
     package_data={
         "glow": ["configs/*.json", "py.typed"],
-        "bert_flow_tf": ["sample_data/**", "original/*.json", "model/*.md", "py.typed"],
+        "bert_flow_tf": [
+            "sample_data/**",
+            "original/*.html",
+            "original/*.json",
+            "model/*.md",
+            "py.typed",
+        ],
     },
     python_requires=">=3.10,<3.14",
     install_requires=[

@@ -200,10 +200,12 @@ def comparison_table(result: Comparison, published: Mapping[str, float] | None =
 
 def _cells(row: Compared, before: float | None, published: float | None) -> list[Entry]:
     interval = ""
+    bounds: dict[str, float] = {}
     change = row.change
     if row.interval:
         low, high = (100 * bound for bound in row.interval)
         interval = f"95 %: {low:+.2f} to {high:+.2f}"
+        bounds = {"low": low, "high": high}
     if row.interval and change is None and row.spearman and before:
         # Records of the first versions have no change; their intervals are Spearman's.
         change = row.spearman - before
@@ -211,10 +213,12 @@ def _cells(row: Compared, before: float | None, published: float | None) -> list
     return [
         row.method,
         x100(row.spearman),
-        number(None if change is None else 100 * change, sign="+", note=interval),
+        number(None if change is None else 100 * change, sign="+", note=interval, parts=bounds),
         x100(row.auc),
         number(
-            None if f1 is None else 100 * f1, note="" if cut is None else f"at cosine {cut:.2f}"
+            None if f1 is None else 100 * f1,
+            note="" if cut is None else f"at cosine {cut:.2f}",
+            parts={} if cut is None else {"cosine": cut},
         ),
         x100(row.precision_if_rare),
         x100(row.witness),

@@ -1,4 +1,4 @@
-"""Measures of edit distance and word frequency in embeddings (Li et al. 2020).
+"""Measures of edit distance and word frequency (Li et al. 2020).
 
 The paper's Table 6 and Figure 2 compare similarities of pairs with their edit distance, Table 1 and
 Figure 1 word embeddings by frequency. The distance is Levenshtein's over words, split at white

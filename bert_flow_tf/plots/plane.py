@@ -53,11 +53,12 @@ def plane(
 
 def directions(unit: np.ndarray) -> np.ndarray:
     """Return rows' coordinates along their first two singular directions, [n, 2]."""
-    from scipy.linalg import eigh
+    from scipy.sparse.linalg import eigsh
 
-    width = unit.shape[1]
-    _, vectors = eigh(unit.T @ unit, subset_by_index=(max(width - 2, 0), width - 1))
-    points = unit @ vectors[:, ::-1]
+    # The start makes the result the same in every call.
+    start = np.random.default_rng(0).normal(size=unit.shape[1])
+    _, vectors = eigsh((unit.T @ unit).astype(np.float64), k=2, v0=start)
+    points = unit @ vectors[:, ::-1].astype(np.float32)
     # A singular vector's sign is arbitrary; without this rule another machine might mirror it.
     return points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)
 
