@@ -24,6 +24,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       disagreement: see `judgement.Judgement`; "" where the measures agree.
       witness, witness_claim, mean_cosine, threshold: on held-out sentences, see `Witness` and
         `Threshold`.
+      cosine_counts: of the same sentences' pairs, see `evaluation.isotropy.Isotropy`.
       verdict: by the pairs, else by the witness.
       choice: what `auto` chose.
     """
@@ -42,6 +43,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     threshold: float | None = None
     verdict: str | None = None
     choice: str = ""
+    cosine_counts: list[int] = []
 
 
 class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
@@ -105,6 +107,7 @@ def figures_of(method: str, history: History, *, is_after: bool) -> Compared:
         threshold=history.thresholds[is_after].cosine if history.thresholds else None,
         verdict=history.verdict.claim if is_after and history.verdict else None,
         choice=history.choice if is_after else "",
+        cosine_counts=isotropy.cosine_counts if isotropy else [],
     )
 
 

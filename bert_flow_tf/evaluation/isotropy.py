@@ -16,6 +16,10 @@ import numpy.typing as npt
 from bert_flow_tf.errors import ArgumentError, UserError
 from glow.constant_channels import negligible_channels
 
+# The edges of 200 equal bins.
+COSINE_BINS = np.linspace(-1, 1, 201)
+# 4,000 rows have 8 million pairs.
+_MOST_COUNTED = 4000
 # The cosines of 1,000 rows with all are in memory at once; 10,000 rows take seconds.
 _ROWS = 1000
 _MOST_ROWS = 10_000
@@ -47,6 +51,8 @@ class Isotropy:
       uniformity: log of the mean of exp(-2 d^2) over pairs of embeddings of norm 1, d their
         distance; 0 if all are alike, near -4 when isotropic in many channels.
       spectrum, centred_spectrum: singular values over sqrt(n), descending, [min(n, D)].
+      cosine_counts: pairs of different embeddings in each of `COSINE_BINS`, of 4,000 random rows
+        if there are more; empty in records of earlier versions.
     """
 
     embeddings: int
@@ -64,6 +70,7 @@ class Isotropy:
     # Records of earlier versions have none.
     iso_score: float | None = None
     uniformity: float | None = None
+    cosine_counts: list[int] = dataclasses.field(default_factory=list, repr=False)
 
 
 def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
@@ -104,6 +111,7 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
         # The authors' formula gives the same, after some algebra.
         iso_score=(participation_ratio - 1) / (channels - 1) if channels > 1 else None,
         uniformity=_uniformity(units),
+        cosine_counts=_cosine_counts(units),
     )
 
 
@@ -176,3 +184,17 @@ def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
             f"embeddings {list(x.shape)}: expected 2 or more, finite, not zero, not all the same"
         )
     return x
+
+
+def _cosine_counts(units: np.ndarray) -> list[int]:
+    """Count the pairs of different rows by their cosine's bin."""
+    if len(units) > _MOST_COUNTED:
+        units = np.random.default_rng(0).permutation(units)[:_MOST_COUNTED]
+    unit = units.astype(np.float32)
+    counts = np.zeros(len(COSINE_BINS) - 1, np.int64)
+    for row in range(0, len(unit), 512):
+        found = unit[row : row + 512] @ unit[row:].T
+        later = np.arange(found.shape[1]) > np.arange(len(found))[:, None]
+        bins = np.clip((found[later] + 1) * 100, 0, len(counts) - 1).astype(np.int64)
+        counts += np.bincount(bins, minlength=len(counts))
+    return counts.tolist()
