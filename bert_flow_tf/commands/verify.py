@@ -21,8 +21,7 @@ from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.original.records import FoundResults, find_results
 
 if TYPE_CHECKING:
-    from bert_flow_tf.original.records import LeftOut, Verification
-    from bert_flow_tf.original.reports import Report
+    from bert_flow_tf.original.records import Verification
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _GOLDEN = pathlib.Path("tests", "golden")
@@ -60,21 +59,20 @@ def report(
         )
     path = None if html is None else locked_file(html, overwrite=overwrite, flag="html")
     found = _found([*first, *more]) if first else FoundResults([], [])
-    results = report_of(found.sources)
-    tables = results.tables
+    tables = report_of(found.sources).tables
     if literature:
         tables.append(literature_table())
     if not tables:
         raise UserError("--runs: found no scores or other figures to report")
     print_tables(tables, table_format)
     if path is not None:
-        _write_page(path, results, found.left_out)
+        _write_page(path, found)
 
 
-def _write_page(path: pathlib.Path, results: "Report", left_out: "Sequence[LeftOut]") -> None:
+def _write_page(path: pathlib.Path, found: FoundResults) -> None:
     from bert_flow_tf.original.page import report_page
 
-    page = report_page(results, left_out)
+    page = report_page(found.sources, found.left_out)
     with new_file(path) as new:
         new.write_text(page, encoding="utf-8")
     say(f"page written: {path}", err=True)

@@ -7,9 +7,13 @@ from typing import NamedTuple
 
 import jinja2
 
-from bert_flow_tf.original.records import LeftOut
-from bert_flow_tf.original.reports import PUBLISHED_COLUMNS, Report, literature_table
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.original.pictures import Picture, pictures_of
+from bert_flow_tf.original.records import LeftOut, Source
+from bert_flow_tf.original.reports import PUBLISHED_COLUMNS, Report, literature_table, report_of
+from bert_flow_tf.original.rows import ScoreRow
 from bert_flow_tf.original.verdict import ALIKE, DIFFERENT, SAME
+from bert_flow_tf.plots.style import check_matplotlib
 from bert_flow_tf.table import Table
 from bert_flow_tf.version import __version__
 
@@ -18,20 +22,25 @@ _MARKS = {SAME: " same", ALIKE: " same", DIFFERENT: " different"}
 
 
 class Section(NamedTuple):
-    """A part of the page; `pictures` are SVG."""
+    """A part of the page."""
 
     title: str
     tables: Sequence[Table] = ()
-    pictures: Sequence[str] = ()
+    pictures: Sequence[Picture] = ()
     lines: Sequence[str] = ()
 
 
-def report_page(report: Report, left_out: Sequence[LeftOut], pictures: Sequence[str] = ()) -> str:
-    """Return the page: scores, pictures, other results, the verdict.
-
-    Args:
-      pictures: of the results, as SVG.
-    """
+def report_page(sources: Sequence[Source], left_out: Sequence[LeftOut]) -> str:
+    """Return the page: scores, pictures, other results, the verdict."""
+    report = report_of(sources)
+    lines = [f"{one.path}: {one.reason}" for one in left_out]
+    lines += _not_beside_paper(report.rows)
+    pictures: list[Picture] = []
+    try:
+        check_matplotlib()
+        pictures = list(pictures_of(report.rows, sources))
+    except UserError as error:
+        lines.append(f"pictures: {error}")
     text = (
         importlib.resources.files("bert_flow_tf.original").joinpath("page.html").read_text("utf-8")
     )
@@ -39,13 +48,13 @@ def report_page(report: Report, left_out: Sequence[LeftOut], pictures: Sequence[
     return environment.from_string(text).render(
         title="Sentence embeddings: scores and measures",
         subtitle=f"bert-flow report, version {__version__}; a click on a column sorts by it.",
-        sections=list(_sections(report, left_out, pictures)),
+        sections=list(_sections(report, lines, pictures)),
         marks=_MARKS,
     )
 
 
 def _sections(
-    report: Report, left_out: Sequence[LeftOut], pictures: Sequence[str]
+    report: Report, lines: Sequence[str], pictures: Sequence[Picture]
 ) -> Iterator[Section]:
     if report.scores:
         yield Section("Scores, beside the paper's and the TF1 code's", [_beside(report.scores)])
@@ -57,8 +66,19 @@ def _sections(
         yield Section("Comparisons and measures", report.others)
     if report.verdict:
         yield Section("Same as the original?", [report.verdict])
-    if left_out:
-        yield Section("Left out", lines=[f"{one.path}: {one.reason}" for one in left_out])
+    if lines:
+        yield Section("Left out", lines=lines)
+
+
+def _not_beside_paper(rows: Sequence[ScoreRow]) -> Iterator[str]:
+    """Yield why scores have none of the paper beside them."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.published.paper is None:
+            needs = "; ".join(row.unmet) or "a row of its tables"
+            names.setdefault(needs, []).append(f"{row.name}, {row.task}".lstrip(", "))
+    for needs, found in names.items():
+        yield f"the paper's score beside {'; '.join(found)}: needs {needs}"
 
 
 def _beside(scores: Table) -> Table:

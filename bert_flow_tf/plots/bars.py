@@ -37,8 +37,9 @@ def scores_of_comparison(comparison: Comparison) -> dict[str, dict[str, Score]]:
         value = {"spearman": row.spearman, "auc": row.auc, "f1": f1}[comparison.metric]
         if value is None:
             continue
-        low, high = row.interval or (0.0, 0.0)
         change = row.change or 0.0
+        # Records of the first versions have an interval without its change.
+        low, high = (row.interval if row.change is not None else None) or (change, change)
         found[row.method] = Score(100 * value, 100 * (change - low), 100 * (high - change))
     return {METRIC_NAMES[comparison.metric]: found} if found else {}
 
