@@ -17,6 +17,8 @@ from bert_flow_tf.plots.style import check_matplotlib
 from bert_flow_tf.table import Table
 from bert_flow_tf.version import __version__
 
+# The published scores follow these columns.
+_FIRST_COLUMNS = ("name", "embedding", "encoder", "task", "metric", "x100")
 # The verdict's marks have these classes of the style sheet.
 _MARKS = {SAME: " same", ALIKE: " same", DIFFERENT: " different"}
 
@@ -82,11 +84,9 @@ def _not_beside_paper(rows: Sequence[ScoreRow]) -> Iterator[str]:
 
 
 def _beside(scores: Table) -> Table:
-    """Move the published scores beside the scores."""
-    published = [name for name in PUBLISHED_COLUMNS if name in scores.columns]
-    others = [name for name in scores.columns if name not in published]
-    after = others.index("x100") + 1
-    names = [*others[:after], *published, *others[after:]]
+    """Move the published scores beside the scores, where they are seen first."""
+    first = [name for name in (*_FIRST_COLUMNS, *PUBLISHED_COLUMNS) if name in scores.columns]
+    names = [*first, *(name for name in scores.columns if name not in first)]
     order = [scores.columns.index(name) for name in names]
     rows = [[row[i] for i in order] for row in scores.cells]
     return dataclasses.replace(scores, columns=names, rows=rows)

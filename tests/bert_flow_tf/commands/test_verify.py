@@ -103,6 +103,8 @@ def test_a_page_holds_everything_and_needs_no_network(tmp_path, monkeypatch):
     places = ["the TF1 code", ">73.08", "later papers", "effective rank", "Same as the", "Left out"]
     assert sorted(places, key=text.index) == places
     assert f"{trained}: trained, but not scored" in text
+    columns = re.findall('<button type="button">([^<]*)<', text)
+    assert columns[3:7] == ["task", "metric", "x100", "TF1 code"]
     assert "odd &lt;b&gt;&amp;name" in text and odd not in text
     assert 'data-value="73.08' in text
     assert not re.search(r'src="(?!data:)|href=|https?://|@import|url\(', text)
