@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jinja2
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.original.pictures import Picture, pictures_of
+from bert_flow_tf.original.page_pictures import Picture, pictures_of
 from bert_flow_tf.original.records import LeftOut, Source
 from bert_flow_tf.original.reports import PUBLISHED_COLUMNS, Report, literature_table, report_of
 from bert_flow_tf.original.rows import ScoreRow

@@ -1,4 +1,4 @@
-"""Pictures of a report's results, for its page."""
+"""The pictures of a report's page."""
 
 import base64
 import io
@@ -21,6 +21,8 @@ from bert_flow_tf.training.losses import Losses, read_losses
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# More bars in one picture would be too thin for their names.
+_MOST_ROWS = 12
 # A longer name of a row takes several lines.
 _NAME_WIDTH = 24
 
@@ -50,6 +52,18 @@ def pictures_of(rows: Sequence[ScoreRow], sources: Sequence[Source]) -> Iterator
 
 def _scores(rows: Sequence[ScoreRow]) -> Picture:
     """Return bars of comparable scores, beside baselines and published ones."""
+    shown = rows[:_MOST_ROWS]
+    first = rows[0]
+    metric = METRIC_NAMES[first.metric]
+    title = f"{first.task}, {first.split}"
+    figure = bars(score_series(shown), unit=f"{metric} (x100)")
+    figure.axes[0].set_title(title, fontsize=10, loc="left")
+    count = f", the first {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
+    return _picture(figure, f"{title}: {metric}{count}; whiskers are the deviation over seeds")
+
+
+def score_series(rows: Sequence[ScoreRow]) -> dict[str, dict[str, Score]]:
+    """Return scores here, without a flow, and published ones, by row."""
     series: dict[str, dict[str, Score]] = {"here": {}, "without flow": {}}
     series |= {"the paper": {}, "TF1 code": {}}
     names = _short([row.name or row.model.pooling for row in rows])
@@ -61,13 +75,7 @@ def _scores(rows: Sequence[ScoreRow]) -> Picture:
             series["the paper"][name] = Score(row.published.paper)
         if row.published.original:
             series["TF1 code"][name] = Score.of_seeds(row.published.original)
-    first = rows[0]
-    metric = METRIC_NAMES[first.metric]
-    words = f"{first.task}, {first.split}"
-    shown = {name: scores for name, scores in series.items() if scores}
-    figure = bars(shown, unit=f"{metric} (x100)")
-    figure.axes[0].set_title(words, fontsize=10, loc="left")
-    return _picture(figure, f"{words}: {metric}; whiskers are the deviation over seeds")
+    return {name: scores for name, scores in series.items() if scores}
 
 
 def _losses(sources: Sequence[Source]) -> Iterator[Picture]:
