@@ -13,6 +13,7 @@ from absl import logging
 
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.base import CalibratedEncoder, checked_with_metric
+from bert_flow_tf.calibration.history import saved_history
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.settings import FitSettings
@@ -69,7 +70,7 @@ class BertFlow(CalibratedEncoder, Embedder):
 
     Attributes:
       history_: `calibration.history.History` of the last `fit` or `fit_dataset`; after
-        `from_pretrained`, its `verdict`, or None.
+        `from_pretrained`, its losses and its `verdict`, or None.
     """
 
     @classmethod
@@ -165,7 +166,8 @@ class BertFlow(CalibratedEncoder, Embedder):
         loaded.prompts = saved.prompts
         loaded.default_prompt_name = saved.default_prompt_name
         loaded.similarity_fn_name = saved.similarity_fn_name
-        loaded.history_ = saved.model.flow.verdict if saved.model.flow else None
+        verdict = saved.model.flow.verdict if saved.model.flow else None
+        loaded.history_ = saved_history(folder, verdict)
         return loaded
 
     load = from_pretrained

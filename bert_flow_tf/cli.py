@@ -19,6 +19,7 @@ _GROUPS = {
         "encode-folder": "Write the embeddings of many files.",
         "similarity": "Print the cosine of two sentences, or of pairs.",
         "search": "Find sentences that are similar to a query.",
+        "threshold": "Find the cosine that few random pairs exceed.",
         "duplicates": "Group the rows of a file that say nearly the same.",
     },
     "Evaluate": {

@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.base import CalibratedEncoder
 from bert_flow_tf.calibration.comparison import Comparison
-from bert_flow_tf.calibration.history import History
+from bert_flow_tf.calibration.history import History, saved_history
 from bert_flow_tf.calibration.judgement import Pairs
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
@@ -29,8 +29,9 @@ from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.embedder import record_of_own, warn_if_harmful
-from bert_flow_tf.records import CalibrationRecord, Result, Training, Verdict, made_by
+from bert_flow_tf.records import CalibrationRecord, Result, Training, made_by
 from bert_flow_tf.settings import suggesting_arguments
+from bert_flow_tf.training.losses import write_losses
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
 from glow.saved import (
     check_exportable,
@@ -63,8 +64,8 @@ class Calibrated(CalibratedEncoder):
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
       calibration: the flow or affine map.
       record: its method, configuration and training.
-      history_: `calibration.history.History` of `calibrate`, or its `verdict` after
-        `load_calibration`.
+      history_: `calibration.history.History` of `calibrate`; after `load_calibration`, its
+        losses and its `verdict`.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Calibrated(CalibratedEncoder):
         encoder: Encoder,
         calibration: Calibration | None,
         record: CalibrationRecord,
-        history: History | Verdict | None,
+        history: History | None,
         *,
         normalize: bool = False,
     ) -> None:
@@ -95,7 +96,7 @@ class Calibrated(CalibratedEncoder):
         self,
         calibration: Calibration | None,
         record: CalibrationRecord,
-        history: History | Verdict | None,
+        history: History | None,
     ) -> None:
         self._calibration = calibration
         self.record = record
@@ -159,6 +160,7 @@ class Calibrated(CalibratedEncoder):
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
             write_calibration(new, self.calibration)
             write_json(new / RECORD_FILE, self._saved())
+            write_losses(new, self.recorded_losses)
         return pathlib.Path(folder)
 
     def export(
@@ -349,9 +351,8 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
             encoder, calibration, CalibrationRecord(config=config, training=Training()), None
         )
     record = read_json(path, SavedCalibration, expected="a calibration's record")
-    return Calibrated(
-        encoder, calibration, record.flow, record.flow.verdict, normalize=record.normalize
-    )
+    history = saved_history(folder, record.flow.verdict)
+    return Calibrated(encoder, calibration, record.flow, history, normalize=record.normalize)
 
 
 def _encode(

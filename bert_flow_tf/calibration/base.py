@@ -16,8 +16,9 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.records import ModelRecord, Threshold, Verdict, made_by
+from bert_flow_tf.records import ModelRecord, Threshold, made_by
 from bert_flow_tf.settings import chosen, suggesting_arguments
+from bert_flow_tf.training.losses import Losses
 
 if TYPE_CHECKING:
     from glow.calibrator import Loss
@@ -31,11 +32,12 @@ class CalibratedEncoder:
     A subclass defines how texts are encoded, with the calibration and before it.
 
     Attributes:
-      history_: `calibration.history.History` of the last `fit`; after loading, its `verdict`.
+      history_: `calibration.history.History` of the last `fit`; after loading, its losses and
+        its `verdict`.
       may_witness: True for the kinds of encoder that the study of docs/witness.md has.
     """
 
-    history_: History | Verdict | None = None
+    history_: History | None = None
     may_witness = True
     encode: Callable[..., Any]
     encode_query: Callable[..., Any]
@@ -45,6 +47,11 @@ class CalibratedEncoder:
     def reduce(self, z: np.ndarray) -> np.ndarray:
         """Return what follows the calibration of [n, D]; here, nothing."""
         return z
+
+    @property
+    def recorded_losses(self) -> Losses | None:
+        """The losses to save with the calibration; None without any."""
+        return self.history_.recorded_losses if self.history_ else None
 
     def check_method(self, method: Method) -> None:
         """Raise `ArgumentError` for a method that does not fit the encoder."""

@@ -10,7 +10,7 @@ import msgspec
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.errors import ArgumentError, UserError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 )
 @opt.METRIC
 @opt.setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
+@opt.TABLE_FORMAT
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
 def compare(
@@ -48,6 +49,7 @@ def compare(
     settings: FitSettings,
     methods: list[str],
     metric: str | None,
+    table_format: str,
     out: str | None,
     overwrite: bool,
     **data: Any,
@@ -78,6 +80,7 @@ def compare(
         if data["pairs"] is not None:
             pairs = opt.read_pairs(data["pairs"], data["pair_columns"])
     from bert_flow_tf.calibration.any_encoder import compare
+    from bert_flow_tf.calibration.comparison import comparison_table
 
     encoder: Any = (
         opt.load_sentence_transformer(sentence_transformer)
@@ -91,7 +94,7 @@ def compare(
         encoder=sentence_transformer or found.encoder,
         task=task.name if task else None,
     )
-    click.echo(result)
+    print_table(comparison_table(result), table_format, missing="")
     if path:
         write_results(path, result)
 

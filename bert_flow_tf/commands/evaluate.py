@@ -5,13 +5,14 @@ import click
 from bert_flow_tf.commands.options import (
     PAIR_OPTIONS,
     SENTEVAL_OPTION,
+    TABLE_FORMAT,
     ModelOptions,
     model_options,
     name_list,
     read_pairs,
     with_options,
 )
-from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.data.tasks import SPLITS
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.original.reports import scores_table
@@ -37,6 +38,7 @@ from bert_flow_tf.training.run_folder import locked_run
 @click.option(
     "--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]"
 )
+@TABLE_FORMAT
 @click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
 def evaluate(
@@ -44,6 +46,7 @@ def evaluate(
     names: list[str] | None,
     pairs: str | None,
     pair_columns: str | None,
+    table_format: str,
     out: str | None,
     overwrite: bool,
     **data: str | None,
@@ -57,7 +60,7 @@ def evaluate(
 
     sts12 to sts16 have several sets: x100 is the mean over them weighted by size, as in the paper;
     beside it stands the correlation of all pairs, as in later papers. A model with a flow is also
-    scored without it; a fall of more than 0.5 is marked.
+    scored without it; a note explains a fall of more than 0.5.
     """
     if bool(names) == bool(pairs):
         raise click.UsageError("expected --tasks or --pairs, and not both")
@@ -81,7 +84,7 @@ def evaluate(
         first, second, scores = checked_pairs(given)
         tasks = [pairs_task(list(first), list(second), scores)]
     results = scores_of("bert-flow evaluate", model.load(), tasks)
-    click.echo(scores_table(results).to_text())
+    print_table(scores_table(results), table_format)
     if path:
         write_results(path, results)
     read.check_complete()

@@ -24,6 +24,7 @@ from bert_flow_tf.files.sentence_files import (
 )
 from bert_flow_tf.model.saved_model import model_folder
 from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
+from bert_flow_tf.table import FORMATS
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -287,6 +288,13 @@ PAIR_OPTIONS = [
     click.option("--pairs", metavar="FILE", help="TSV, CSV, JSONL or Parquet."),
     click.option("--pair_columns", metavar="A,B,SCORE", help="Names or numbers."),
 ]
+TABLE_FORMAT = click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    help="Of the table on stdout.",
+)
 METRIC = click.option(
     "--metric",
     type=click.Choice(METRICS),
@@ -297,6 +305,8 @@ METRIC = click.option(
 def read_pairs(path: str, columns: str | None) -> "Pairs":
     """Return a file's pairs and scores; columns are names or numbers."""
     file_format = input_format(path)
+    if file_format == "text":
+        raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet")
     names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(
         ","
     )

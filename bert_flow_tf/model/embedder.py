@@ -23,6 +23,7 @@ from bert_flow_tf.model.build import build_calibration, build_encoder
 from bert_flow_tf.model.trainable import TrainableModel
 from bert_flow_tf.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
 from bert_flow_tf.settings import DTYPES
+from bert_flow_tf.training.losses import Losses
 from glow.calibration import Calibration
 from glow.folded import FoldedFlow
 from glow.saved import check_savable
@@ -167,6 +168,11 @@ class Embedder:
             low_dim=self.low_dim,
             prompt=self.default_prompt,
         )
+
+    @property
+    def recorded_losses(self) -> Losses | None:
+        """The losses to save with the model; None without a `fit`."""
+        return None
 
     def _make_batchers(self) -> None:
         calibration = self.calibration

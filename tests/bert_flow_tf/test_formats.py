@@ -11,11 +11,13 @@ from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
 from bert_flow_tf.model.saved_model import SavedModelConfig
 from bert_flow_tf.original.records import read_result
 from bert_flow_tf.scale.shards import Manifest
+from bert_flow_tf.training.losses import Losses
 
 _FOLDER = pathlib.Path(__file__).parent / "formats"
 _KINDS = {
     "calibration": SavedCalibration,
     "encoder": SourceRecord,
+    "losses": Losses,
     "manifest": Manifest,
     "model": SavedModelConfig,
 }

@@ -121,7 +121,10 @@ def test_a_folder_gives_the_same_bits(calibrated, u, tmp_path):
     calibrated.save(tmp_path / "saved")
     again = load_calibration(tmp_path / "saved", lambda texts: u[: len(texts)])
     np.testing.assert_array_equal(again.encode(["a"] * 9), calibrated.transform(u[:9]))
-    assert (again.record, again.history_) == (calibrated.record, calibrated.history_.verdict)
+    assert again.record == calibrated.record
+    assert again.history_.verdict == calibrated.history_.verdict
+    np.testing.assert_array_equal(again.history_.losses, calibrated.history_.losses)
+    assert again.history_.held_out_losses == calibrated.history_.held_out_losses
     with user_error("saved: exists"):
         calibrated.save(tmp_path / "saved")
     with user_error("found a calibration without an encoder"):

@@ -39,6 +39,7 @@ COMMANDS = {
     "reproduce": ("--bert_hub demo --out folder --glue_dir", None),
     "search": ("--bert_hub demo query --input", None),
     "similarity": ("--bert_hub demo --pairs", None),
+    "threshold": ("--bert_hub demo --input", None),
     "verify": ("--out file.json --runs", "file.json"),
 }
 KEPT = {name: result for name, (_, result) in COMMANDS.items() if result}
