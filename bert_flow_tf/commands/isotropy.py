@@ -40,10 +40,11 @@ def isotropy(
     )
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, measure_isotropy
 
-    # `low_dim` holds on both sides; densities are those of all channels.
+    # `low_dim` and `truncate_dim` hold on both sides; densities are those of all channels.
     reduced = loaded.reduce(u)
     measures = {"without flow": measure_isotropy(reduced)}
-    all_channels = measure_isotropy(u) if loaded.low_dim > 0 else measures["without flow"]
+    is_reduced = reduced.shape[1] < u.shape[1]
+    all_channels = measure_isotropy(u) if is_reduced else measures["without flow"]
     constant = all_channels.constant_channels
     # A Gaussian has no density in constant channels; the flow's bits count all channels.
     varying = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
