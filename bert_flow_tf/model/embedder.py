@@ -234,8 +234,11 @@ class Embedder:
         self.check_truncate_dim(value)
         self.record = msgspec.structs.replace(self.record, truncate_dim=value)
         if value is not None and isinstance(self.calibration, Flow):
-            ordered = f"whitening-{value} and auto-{value} learn channels that are"
-            warn_user(f"truncate_dim: a flow's channels are not ordered; {ordered}")
+            ordered = f"whitening-{value} and auto-{value} learn ordered ones"
+            warn_user(
+                f"truncate_dim: a flow's channels are not ordered, so any {value} serve alike; "
+                f"{ordered}: bert-flow compare --truncate_dim {value}"
+            )
 
     def check_truncate_dim(self, value: Any) -> None:
         """Raise `ArgumentError` unless `value` is None or a number of channels."""
