@@ -32,7 +32,7 @@ _QUERIES = 30
 
 
 class Sentences(NamedTuple):
-    """The sentences to learn from, and the test pairs with their gold scores."""
+    """Sentences to learn from, and scored test pairs."""
 
     learned: list[str]
     a: list[str]
@@ -81,7 +81,7 @@ def scores_of(model: BertFlow, sentences: Sentences) -> dict[str, list[list[floa
 
 
 def index_of(vectors: np.ndarray, precision: str) -> tuple[Any, np.ndarray]:
-    """Return a flat faiss index of vectors [n, D] of norm 1, and queries for it."""
+    """Return a flat faiss index of vectors [n, D], and some queries."""
     import faiss
 
     size = vectors.shape[1]
@@ -100,7 +100,7 @@ def index_of(vectors: np.ndarray, precision: str) -> tuple[Any, np.ndarray]:
 
 
 def milliseconds(size: int, precision: str, rows: int) -> float:
-    """Return the median time of a search for one query over `rows` vectors."""
+    """Return the median time of one query over `rows` vectors."""
     vectors = np.random.default_rng(0).normal(size=(rows, size)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     index, queries = index_of(vectors, precision)

@@ -183,7 +183,7 @@ def kept_directions(directions: int | None, width: int, name: str) -> int:
 
 
 def cosine_directions(x: np.ndarray) -> np.ndarray:
-    """Return orthonormal directions [D, D] in the order in which they explain cosines.
+    """Return orthonormal directions [D, D], those that explain cosines first.
 
     They are the right singular vectors of the rows [n, D], scaled to norm 1. The mean stays,
     because cosines of centred rows are others.

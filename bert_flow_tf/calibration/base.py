@@ -85,8 +85,8 @@ class CalibratedEncoder:
           sentences: a repeated sentence counts each time.
           y: ignored; scikit-learn's pipelines pass it.
           method: "flow"; "auto[-D]", see `calibration.auto`; "whitened-flow", a flow learned behind
-            a whitening; "whitening[-D]", "soft-whitening-E[-D]", "sn", "natsv-K" or "sn+natsv-K", see
-            `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, such as
+            a whitening; "whitening[-D]", "soft-whitening-E[-D]", "sn", "natsv-K" or "sn+natsv-K",
+            see `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, as
             `PCA(128, whiten=True)` or a `glow.FlowCalibrator`. D is the number of channels that the
             calibrated embeddings have.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.

@@ -223,9 +223,9 @@ class Embedder:
 
     @property
     def truncate_dim(self) -> int | None:
-        """The number of leading channels to keep, in every way to an embedding. Settable.
+        """The number of leading channels to keep; None keeps all. Settable.
 
-        None keeps all. `encode`'s argument comes before it.
+        It holds in every way to an embedding; `encode`'s argument comes before it.
         """
         return self.record.truncate_dim
 

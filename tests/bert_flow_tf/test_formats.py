@@ -34,7 +34,7 @@ def test_record_of_each_format_is_read(name):
 
 
 def test_a_padded_matrix_is_read_as_it_is(small_encoder_dir, tmp_path):
-    # The first versions padded the matrix of whitening-3 with zeros.
+    # Earlier files hold the matrix of whitening-3 with columns of zeros behind it.
     shutil.copytree(_FOLDER / "padded", tmp_path / "saved")
     shutil.copytree(small_encoder_dir, tmp_path / "saved" / "encoder")
     model = BertFlow.from_pretrained(tmp_path / "saved")
