@@ -84,6 +84,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         low_dim: int = -1,
         sentence_embedding_type: str | None = None,
         dtype: str = DTYPES[0],
+        truncate_dim: int | None = None,
     ) -> Self:
         """Return a `BertFlow` that has an encoder but no flow.
 
@@ -96,6 +97,7 @@ class BertFlow(CalibratedEncoder, Embedder):
           max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the
             encoder's own, or its number of positions, at most 256.
           low_dim: see `encoder.pooling.reduce_dimension`.
+          truncate_dim: number of leading channels to keep; None keeps all.
 
         Raises:
           UserError: the encoder cannot be found or read, or an argument is invalid.
@@ -121,7 +123,9 @@ class BertFlow(CalibratedEncoder, Embedder):
             max_seq_length=max_seq_length,
             low_dim=low_dim,
         )
-        return cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
+        made = cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
+        made.truncate_dim = truncate_dim
+        return made
 
     @classmethod
     def demo(cls: type[Self], **options: Any) -> Self:
@@ -130,15 +134,25 @@ class BertFlow(CalibratedEncoder, Embedder):
 
     @classmethod
     def from_pretrained(
-        cls: type[Self], path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
+        cls: type[Self],
+        path: str | os.PathLike,
+        *,
+        dtype: str = DTYPES[0],
+        warm_up: bool = False,
+        truncate_dim: int | None = None,
     ) -> Self:
         """Load a saved model, a Hub model, a run or a checkpoint.
 
         `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
         checkpoint's prefix. With `warm_up`, some texts are encoded, so that the first request does
-        not wait for a second while TensorFlow traces. Raises `UserError` if it cannot be read, or
-        if the run has not finished.
+        not wait for a second while TensorFlow traces. `truncate_dim` is the number of leading
+        channels to keep, by default as saved. Raises `UserError` if it cannot be read, or if the
+        run has not finished.
         """
+        if truncate_dim is not None:
+            loaded = cls.from_pretrained(path, dtype=dtype, warm_up=warm_up)
+            loaded.truncate_dim = truncate_dim
+            return loaded
         if warm_up:
             loaded = cls.from_pretrained(path, dtype=dtype)
             for texts in (["word"], ["word", "two words"] * 16):
@@ -252,7 +266,7 @@ class BertFlow(CalibratedEncoder, Embedder):
           normalize_embeddings: True scales embeddings to norm 1; False leaves the encoder's own
             setting, `normalizes`.
           truncate_dim: number of leading channels to keep, of an encoder's normalized embeddings,
-            too; None keeps all.
+            too; None for the model's own `truncate_dim`.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
@@ -262,13 +276,13 @@ class BertFlow(CalibratedEncoder, Embedder):
             ("output_value", output_value, ("sentence_embedding",)),
             ("precision", precision, ENCODE_PRECISIONS),
             ("prompt_name", prompt_name, (None, *self.prompts)),
-            ("truncate_dim", truncate_dim, (None, *range(1, self.embedding_size + 1))),
         ):
             if value not in expected or isinstance(value, bool | float):
                 listed = expected if len(expected) < 9 else (*expected[:2], "…", expected[-1])
                 raise ArgumentError(
                     f"{name}: found {value!r}, expected {', '.join(map(str, listed))}"
                 )
+        self.check_truncate_dim(truncate_dim)
         prompt = self._prompt(prompt_name) if prompt is None else prompt
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
@@ -277,10 +291,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         found = self._embedding_batcher.encode(
             sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
         )
-        # An encoder's `Normalize` comes before the truncation, as in sentence-transformers.
-        found = self.scaled(found)[:, :truncate_dim]
-        if normalize_embeddings:
-            found = self.scaled(found, True)
+        found = self.finished(found, normalize_embeddings or None, truncate_dim)
         found = quantized(np.asarray(found), precision)
         result = found[0] if single else found
         if convert_to_tensor or (single and not convert_to_numpy):
@@ -576,6 +587,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         normalize: bool = ExportSettings.normalize,
         low_dim: int | None = ExportSettings.low_dim,
         max_seq_length: int | None = ExportSettings.max_seq_length,
+        truncate_dim: int | None = ExportSettings.truncate_dim,
         dtype: str = ExportSettings.dtype,
         overwrite: bool = False,
     ) -> "Exported":
@@ -591,6 +603,7 @@ class BertFlow(CalibratedEncoder, Embedder):
           normalize: True to scale every embedding to norm 1 (not those before the flow).
           low_dim: see `encoder.pooling.reduce_dimension`; None for the model's own.
           max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
+          truncate_dim: number of leading channels to keep; None for the model's own.
           dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel
             only.
           overwrite: True to replace this version or folder; a server that has loaded it keeps it.

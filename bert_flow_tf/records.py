@@ -75,6 +75,7 @@ WHITENED_FLOW = "whitened-flow"
 class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: GlowConfig | None  # None for an affine map
     training: Training
+    output_size: Count | None = None  # channels after it; None for as many as before it
     verdict: Verdict | None = None  # None if nothing was measured
 
     @property
@@ -97,6 +98,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
     pooling: str  # `sentence_embedding_type`
     max_seq_length: Positive  # in word pieces; longer sentences are cut
     low_dim: int = -1  # number of channels after averaging neighbours, if positive
+    truncate_dim: Positive | None = None  # number of leading channels that are kept; None for all
     flow: CalibrationRecord | None = None
     # of the run; None for an encoder without run, and in a run's own `config.json`
     checkpoint: str | None = None

@@ -122,7 +122,7 @@ class Calibrated(CalibratedEncoder):
         return _encode(self.encoder, sentences)
 
     def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return calibrated embeddings, float32 [n, D], or [D] for one string.
+        """Return calibrated embeddings, float32 [n, d], or [d] for one string.
 
         The options are those of the encoder's own `encode`.
         """
@@ -149,7 +149,7 @@ class Calibrated(CalibratedEncoder):
         return found[0] if single else found
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
-        """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
+        """Return the encoder's embeddings [n, D] calibrated, float32 [n, d]."""
         z = forward_rows(self._forward, _array(embeddings, self.calibration.event_size))
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
@@ -200,9 +200,10 @@ class Calibrated(CalibratedEncoder):
         return path
 
     def faiss_transform(self) -> Any:
-        """Return an affine calibration as `faiss.LinearTransform`.
+        """Return an affine calibration as a transform for `faiss.IndexPreTransform`.
 
-        `faiss.IndexPreTransform` takes it.
+        It is a `faiss.LinearTransform`. `normalize` is not part of it: an index that keeps cosines
+        has a `faiss.NormalizationTransform` behind it, see docs/vectors.md.
         """
         check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
         faiss: Any = importlib.import_module("faiss")
@@ -211,10 +212,10 @@ class Calibrated(CalibratedEncoder):
             raise ArgumentError(
                 f"faiss_transform: {found}, expected whitening or another affine map"
             )
-        first, last = self.calibration.dense_layers()
-        transform = faiss.LinearTransform(*last.kernel.shape, True)
-        faiss.copy_array_to_vector(np.float32(last.kernel.T).ravel(), transform.A)
-        faiss.copy_array_to_vector(np.float32(first.bias @ last.kernel), transform.b)
+        (layer,) = self.calibration.dense_layers()
+        transform = faiss.LinearTransform(*layer.kernel.shape, True)
+        faiss.copy_array_to_vector(np.float32(layer.kernel.T).ravel(), transform.A)
+        faiss.copy_array_to_vector(np.float32(layer.bias), transform.b)
         transform.is_trained = True
         return transform
 

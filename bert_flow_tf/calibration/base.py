@@ -91,10 +91,11 @@ class CalibratedEncoder:
         Args:
           sentences: a repeated sentence counts each time.
           y: ignored; scikit-learn's pipelines pass it.
-          method: "flow"; "auto", see `calibration.auto`; "whitened-flow", a flow learned behind a
-            whitening; "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
-            `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, such as
-            `PCA(128, whiten=True)` or a `glow.FlowCalibrator`.
+          method: "flow"; "auto[-D]", see `calibration.auto`; "whitened-flow", a flow learned behind
+            a whitening; "whitening[-D]", "soft-whitening-E[-D]", "sn", "natsv-K" or "sn+natsv-K",
+            see `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, as
+            `PCA(128, whiten=True)` or a `glow.FlowCalibrator`. D is the number of channels that the
+            calibrated embeddings have.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
             first for graded scores, and the others for labels 0 and 1.

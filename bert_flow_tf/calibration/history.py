@@ -131,7 +131,7 @@ class HeldOut:
 class Sides:
     """The functions from the encoder's embeddings to those that are compared.
 
-    `low_dim` holds on both sides.
+    `low_dim` and `truncate_dim` hold on both sides.
     """
 
     before: Map

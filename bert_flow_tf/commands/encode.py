@@ -107,7 +107,7 @@ def _calibrated(
     u = open_array(embeddings)
     starts = range(0, len(u), BLOCK_ROWS)
     transformed = (calibrated.transform(u[start : start + BLOCK_ROWS]) for start in starts)
-    return u.shape[1], ((list[str](), part) for part in transformed)
+    return calibrated.calibration.output_size, ((list[str](), part) for part in transformed)
 
 
 @click.command(

@@ -160,7 +160,7 @@ def _sides(
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim
     from glow.constant_channels import negligible_channels
 
-    # `low_dim` holds on both sides; densities are those of all channels.
+    # `low_dim` and `truncate_dim` hold on both sides; densities are those of all channels.
     sides = {"without flow": model.reduce(pooled)}
     constant = int(negligible_channels(pooled[:n].astype(np.float64)).sum())
     # A Gaussian has no density in constant channels; the flow's bits count all channels.

@@ -82,6 +82,9 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
         help="avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]",
     ),
     "max_seq_length": length_option("the encoder's, at most 256"),
+    "truncate_dim": click.option(
+        "--truncate_dim", type=COUNT, metavar="N", help="Leading channels to keep.  [default: all]"
+    ),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 
@@ -152,6 +155,7 @@ class ModelOptions:
     preprocess_hub: str | None = None
     pooling: str | None = None
     max_seq_length: int | None = None
+    truncate_dim: int | None = None
 
     @property
     def run_dir(self) -> pathlib.Path | None:
@@ -164,7 +168,7 @@ class ModelOptions:
         from bert_flow_tf.api import BertFlow
 
         if self.model:
-            return BertFlow.from_pretrained(self.model, dtype=dtype)
+            return BertFlow.from_pretrained(self.model, dtype=dtype, truncate_dim=self.truncate_dim)
         assert self.bert_hub is not None  # `model_options` requires one of the two
         return BertFlow.from_hub(
             self.bert_hub,
@@ -172,6 +176,7 @@ class ModelOptions:
             pooling=self.pooling,
             max_seq_length=self.max_seq_length,
             dtype=dtype,
+            truncate_dim=self.truncate_dim,
         )
 
 
@@ -183,6 +188,8 @@ def model_options(
     Args:
       *sources: names of options; the user must give exactly one. By default `model` and `bert_hub`.
       pooling: True to add `--pooling` and `--max_seq_length`.
+
+    A command that takes `--model` encodes, and has `--truncate_dim`, too.
       length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
       required: False if the command may do without a model.
     """
@@ -191,6 +198,7 @@ def model_options(
         name
         for name in _MODEL_OPTIONS
         if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])
+        or (name == "truncate_dim" and "model" in sources)
     ]
 
     def checked(values: dict[str, Any]) -> dict[str, Any]:
@@ -200,6 +208,8 @@ def model_options(
         for name in _ENCODER_OPTIONS:
             if given.get(name) is not None and not given["bert_hub"]:
                 raise UserError(f"--{name}: missing --bert_hub, which it needs")
+        if given.get("truncate_dim") and not (given["model"] or given["bert_hub"]):
+            raise UserError("--truncate_dim: missing --model or --bert_hub, which it needs")
         if length and given["bert_hub"]:
             given["max_seq_length"] = given["max_seq_length"] or length
         for name in ("bert_hub", "preprocess_hub"):

@@ -55,6 +55,8 @@ class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
 def model_in_words(model: ModelRecord) -> str:
     """Return encoder, pooling, length and the flow's training, for a title."""
     words = [_encoder_in_words(model.encoder), model.pooling, f"{model.max_seq_length} word pieces"]
+    if model.truncate_dim:
+        words.append(f"the first {model.truncate_dim} channels")
     return ", ".join(filter(None, [*words, learning_in_words(model.flow)]))
 
 

@@ -23,7 +23,7 @@ def pairs_task(a: list[str], b: list[str], scores: Sequence[float]) -> ScoredTas
 def scores_of(command: str, model: Embedder, tasks: Sequence[ScoredTask]) -> Scores:
     """Score a model for a command, with its calibration and without.
 
-    The sentences are encoded once. `low_dim` holds on both sides.
+    The sentences are encoded once. `low_dim` and `truncate_dim` hold on both sides.
     """
     pooled: list[np.ndarray] = []
 

@@ -120,9 +120,9 @@ def export_model(
     with locked(out_dir, wait=True):
         path = export_path(out_dir, settings, overwrite=overwrite)
         model = _with_settings(model, settings)
-        normalized = settings.normalize or model.normalizes
+        normalized = settings.normalize or (model.normalizes and not model.is_truncated)
         expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
-        expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
+        expected = np.asarray(model.finished(expected, normalized or None))
         description = _describe(model, expected, normalized=normalized, dtype=settings.dtype)
         if model.default_prompt_name and settings.format in (TF_SAVEDMODEL, ONNX):
             prompt = model.prompts[model.default_prompt_name]
@@ -152,6 +152,8 @@ def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
                 "its channels mean nothing, so leave it out"
             )
         model.low_dim = settings.low_dim
+    if settings.truncate_dim is not None:
+        model.truncate_dim = settings.truncate_dim
     return model
 
 
@@ -166,7 +168,7 @@ def _describe(
         do_lower_case=model.source.record.do_lower_case,
         sentence_embedding_type=model.sentence_embedding_type,
         max_seq_length=model.max_seq_length,
-        embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
+        embedding_size=model.embedding_size,
         low_dim=model.low_dim,
         flow_config=config.to_dict() if config else None,
         normalized=normalized,

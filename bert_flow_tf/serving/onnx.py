@@ -44,9 +44,7 @@ def write_onnx(
         }
         pooled = encoder.embed(tokens, dict(zip(weights, values, strict=True)), portable=True)
         embedding = reduce_dimension(latents(pooled), description.low_dim)
-        return {
-            _OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding
-        }
+        return {_OUTPUT: model.finished(embedding, description.normalized or None)}
 
     specs = [tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS]
     # TensorFlow's own code writes to stderr when a session starts.

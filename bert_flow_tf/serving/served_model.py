@@ -130,6 +130,7 @@ class ServedBertFlow(tf.Module):
         self._pool = tf.function(
             functools.partial(_pool, pooled), input_signature=[TOKEN_SPECS], autograph=False
         )
+        self._finish = functools.partial(model.finished, normalize=description.normalized or None)
         self._description = description
         self._width = encoder.embedding_size
         self._max_positions = encoder.max_seq_length
@@ -224,7 +225,7 @@ class ServedBertFlow(tf.Module):
 
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
         embedding = reduce_dimension(self._latents(pooled), self._description.low_dim)
-        return tf.nn.l2_normalize(embedding, axis=-1) if self._description.normalized else embedding
+        return self._finish(embedding)
 
 
 def _pool(encoder: SentenceEncoder, tokens: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -205,6 +205,33 @@ def test_faiss_finds_the_same_neighbours(u, require):
     )
 
 
+@pytest.mark.parametrize("method", ["whitening-5", "auto-5"])
+def test_faiss_keeps_the_cosines_of_fewer_channels(method, u, require):
+    require("faiss")
+    import faiss
+
+    calibrated = calibrate_array(u, FitSettings(method=method), normalize=True)
+    index = faiss.IndexPreTransform(faiss.NormalizationTransform(5), faiss.IndexFlatIP(5))
+    index.prepend_transform(calibrated.faiss_transform())
+    index.add(u)
+    z = calibrated.transform(u)
+    assert z.shape == (len(u), 5)
+    found, rows = index.search(u[:20], 5)
+    expected = np.sort(z[:20] @ z.T, axis=1)[:, :-6:-1]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(np.sum(z[:20, None] * z[rows], axis=2), expected, atol=1e-5)
+
+
+def test_commands_write_fewer_channels(u, tmp_path):
+    np.save(tmp_path / "u.npy", u)
+    given = ("--embeddings", tmp_path / "u.npy", "--out")
+    succeeds("fit", *given, tmp_path / "map", "--method", "auto-5")
+    succeeds("encode", "--calibration", tmp_path / "map", *given, tmp_path / "z.npy")
+    expected = load_calibration(tmp_path / "map").transform(u)
+    np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), expected)
+    assert expected.shape == (len(u), 5)
+
+
 def test_a_flow_calibrator_is_saved_and_exported(u, tmp_path):
     flow = FlowCalibrator(epochs=2, show_progress_bar=False).fit(u)
     flow.save(tmp_path / "flow")
