@@ -1,5 +1,6 @@
 """The options `--plot` and `--panels`, and the file that they write."""
 
+import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -63,6 +64,7 @@ def plot_options(*names: str) -> Callable[[Function], Function]:
     )
 
     def decorate(function: Function) -> Function:
+        @functools.wraps(function)
         def with_plot(**values: Any) -> Any:
             path = values.pop("plot_file")
             chosen = values.pop("panel_names")
@@ -76,10 +78,6 @@ def plot_options(*names: str) -> Callable[[Function], Function]:
                 raise click.UsageError("--panels: missing --plot, which it needs")
             return function(plot=plot, **values)
 
-        with_plot.__doc__ = function.__doc__
-        with_plot.__name__ = function.__name__
-        # click keeps the options of inner decorators in this attribute.
-        with_plot.__dict__.update(function.__dict__)
         return plot_option(panels_option(with_plot))
 
     return decorate

@@ -46,6 +46,7 @@ def scores_of_comparison(comparison: Comparison) -> dict[str, dict[str, Score]]:
 def bars(
     scores: Mapping[str, Mapping[str, Score]],
     *,
+    title: str = "",
     unit: str = "score (x100)",
     spread: str = "",
     ax: "Axes | None" = None,
@@ -54,6 +55,7 @@ def bars(
 
     Args:
       scores: by series, such as a task or a pooling, then by name.
+      title: by default, the only series.
       unit: the name of the scores' axis.
       spread: what the whiskers are, for the title.
     """
@@ -92,7 +94,7 @@ def bars(
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.12)
-    title = next(iter(scores)) if len(scores) == 1 else "Scores"
+    title = title or (next(iter(scores)) if len(scores) == 1 else "Scores")
     style.label(axes, f"{title} (whiskers: {spread})" if spread else title, unit, "")
     if len(scores) > 1:
         style.legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
