@@ -1,4 +1,4 @@
-"""The option `--colour`: a column of the input to colour a picture by."""
+"""The option `--colour`, a column of the input for a picture."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -38,9 +38,7 @@ def colour_option(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise click.UsageError("--colour: expected --plot, and --input with a file's name")
             file_format = values["input_format"] or input_format(path)
             if file_format == "text":
-                raise ArgumentError(
-                    f"colour: found {column} with a text file, which has no columns"
-                )
+                raise ArgumentError(f"colour: found {column} with a text file without columns")
             colours = Colours(column, _read(path, file_format, column, values))
         return function(colours=colours, **values)
 

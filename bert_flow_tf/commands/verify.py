@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +16,7 @@ from absl import logging
 
 from bert_flow_tf.commands.options import TABLE_FORMAT
 from bert_flow_tf.commands.outputs import locked_file, print_tables, say, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.original.records import FoundResults, find_results
@@ -23,6 +24,7 @@ from bert_flow_tf.original.records import FoundResults, find_results
 if TYPE_CHECKING:
     from bert_flow_tf.original.records import LeftOut, Verification
     from bert_flow_tf.original.reports import Report
+    from bert_flow_tf.plots import Panel
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _GOLDEN = pathlib.Path("tests", "golden")
@@ -35,13 +37,15 @@ _GOLDEN = pathlib.Path("tests", "golden")
 @click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--literature", is_flag=True, help="Print what later papers report.")
+@plot_options("bars", "losses")
 @TABLE_FORMAT
 @click.option("--html", metavar="FILE", help="Write a page with these tables and pictures, too.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@click.option("--overwrite", is_flag=True, help="Replace files.")
 def report(
     first: tuple[str, ...],
     more: tuple[str, ...],
     literature: bool,
+    plot: Plot | None,
     table_format: str,
     html: str | None,
     overwrite: bool,
@@ -67,14 +71,32 @@ def report(
     if not tables:
         raise UserError("--runs: found no scores or other figures to report")
     print_tables(tables, table_format)
+    if path is None and plot is None:
+        return
+    from bert_flow_tf.original.pictures import report_pictures
+
+    pictures = report_pictures(results.rows, [*first, *more])
     if path is not None:
-        _write_page(path, results, found.left_out)
+        _write_page(path, results, found.left_out, pictures)
+    if plot is not None:
+        plot.write(pictures)
 
 
-def _write_page(path: pathlib.Path, results: "Report", left_out: "Sequence[LeftOut]") -> None:
+def _write_page(
+    path: pathlib.Path,
+    results: "Report",
+    left_out: "Sequence[LeftOut]",
+    pictures: "Mapping[str, Sequence[Panel]]",
+) -> None:
     from bert_flow_tf.original.page import report_page
+    from bert_flow_tf.plots import panels, to_svg
 
-    page = report_page(results, left_out)
+    drawn: list[str] = []
+    wanted = [one for some in pictures.values() for one in some]
+    # The page is whole without the extra `plots`, which only its pictures need.
+    if importlib.util.find_spec("matplotlib") is not None:
+        drawn = [to_svg(panels([one])) for one in wanted]
+    page = report_page(results, left_out, drawn)
     with new_file(path) as new:
         new.write_text(page, encoding="utf-8")
     say(f"page written: {path}", err=True)

@@ -1,4 +1,4 @@
-"""The pictures of a report: its scores as bars, and the losses of its runs."""
+"""A report's pictures: scores as bars, and losses of runs."""
 
 import functools
 import os

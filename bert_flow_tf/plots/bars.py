@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# A longer name would leave no width for its bar.
+_LONGEST = 32
+
 
 class Score(NamedTuple):
     """A score times 100, and its spread."""
@@ -91,7 +94,7 @@ def bars(
                 va="center",
                 fontsize=7,
             )
-    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_yticks(range(len(names)), [_short(name) for name in names], fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     title = title or (next(iter(scores)) if len(scores) == 1 else "Scores")
@@ -99,3 +102,8 @@ def bars(
     if len(scores) > 1:
         style.legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
     return axes.figure  # type: ignore[return-value]
+
+
+def _short(name: str) -> str:
+    """Return the end of a long name, such as a path."""
+    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"

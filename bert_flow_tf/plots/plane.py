@@ -79,7 +79,7 @@ def _points(axes: "Axes", points: np.ndarray, colours: Sequence[object] | None, 
         drawn = axes.scatter(
             points[:, 0], points[:, 1], c=np.array(colours, float), cmap=style.SCALE, **options
         )
-        axes.figure.colorbar(drawn, ax=axes, label=name, shrink=0.8)
+        axes.figure.colorbar(drawn, ax=axes, label=name, shrink=0.8, extend="both")
         return
     texts = np.array([str(one) for one in colours])
     names, counts = np.unique(texts, return_counts=True)
