@@ -55,14 +55,17 @@ def _losses_of(paths: Iterable[pathlib.Path]) -> Iterator[tuple[str, Losses]]:
 
 
 def _draw_bars(title: str, rows: Sequence[ScoreRow], axes: "Sequence[Axes]") -> None:
-    before = {
-        row.name: plots.Score.of_seeds([*row.baseline.values_x100])
-        for row in rows
-        if row.baseline is not None
-    }
-    scores = {title: {row.name: plots.Score.of_seeds([*row.values_x100]) for row in rows}}
-    if before:
-        scores = {"without flow": before, "as it is": scores[title]}
+    before: dict[str, plots.Score] = {}
+    after: dict[str, plots.Score] = {}
+    for row in rows:
+        score = plots.Score.of_seeds([*row.values_x100])
+        if row.model.flow is None:
+            before[row.name] = score
+            continue
+        after[row.name] = score
+        if row.baseline is not None:
+            before[row.name] = plots.Score.of_seeds([*row.baseline.values_x100])
+    scores = {name: one for name, one in (("without flow", before), ("with flow", after)) if one}
     has_seeds = any(len(row.values_x100) > 1 for row in rows)
     spread = "deviation over seeds" if has_seeds else ""
     plots.bars(scores, title=title, unit="score (x100)", spread=spread, ax=axes[0])

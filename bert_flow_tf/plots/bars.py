@@ -95,7 +95,10 @@ def bars(
                 fontsize=7,
             )
     axes.set_yticks(range(len(names)), [_short(name) for name in names], fontsize=8)
-    axes.invert_yaxis()
+    # One name alone would get bars as high as the picture.
+    middle = (len(names) - 1) / 2
+    half = max(len(names), 2) / 2
+    axes.set_ylim(middle + half, middle - half)
     axes.margins(x=0.12)
     title = title or (next(iter(scores)) if len(scores) == 1 else "Scores")
     style.label(axes, f"{title} (whiskers: {spread})" if spread else title, unit, "")

@@ -89,4 +89,5 @@ def _mark(axes: "Axes", cosine: float, i: int, colour: str) -> None:
         fontsize=7,
         color=colour,
         va="top",
+        bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
     )
