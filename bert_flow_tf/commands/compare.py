@@ -11,12 +11,14 @@ from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.records import made_by
 
 if TYPE_CHECKING:
+    from bert_flow_tf.calibration.comparison import Comparison
     from bert_flow_tf.calibration.judgement import Pairs
 
 
@@ -39,9 +41,10 @@ if TYPE_CHECKING:
 )
 @opt.METRIC
 @opt.setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
+@plot_options("cosines", "bars")
 @opt.TABLE_FORMAT
 @click.option("--out", metavar="FILE.json", help="File for the results.")
-@click.option("--overwrite", is_flag=True, help="Replace --out.")
+@click.option("--overwrite", is_flag=True, help="Replace --out and --plot.")
 def compare(
     model: opt.ModelOptions,
     sentence_transformer: str | None,
@@ -49,6 +52,7 @@ def compare(
     settings: FitSettings,
     methods: list[str],
     metric: str | None,
+    plot: Plot | None,
     table_format: str,
     out: str | None,
     overwrite: bool,
@@ -97,6 +101,25 @@ def compare(
     print_table(comparison_table(result), table_format, missing="")
     if path:
         write_results(path, result)
+    if plot:
+        _draw(plot, result)
+
+
+def _draw(plot: Plot, result: "Comparison") -> None:
+    """Draw the cosines of each method, and the scores on pairs."""
+    from bert_flow_tf import plots
+
+    pictures: dict[str, list[plots.Panel]] = {"cosines": [], "bars": []}
+    counts, thresholds = plots.cosines_of(result)
+    if any(counts.values()):
+        pictures["cosines"] = [
+            plots.Panel(lambda axes: plots.cosines(counts, thresholds, ax=axes[0]))
+        ]
+    scores = plots.scores_of_comparison(result)
+    if scores:
+        spread = "95 % of the change"
+        pictures["bars"] = [plots.Panel(lambda axes: plots.bars(scores, spread=spread, ax=axes[0]))]
+    plot.write(pictures)
 
 
 def _check_methods(methods: Sequence[str]) -> None:

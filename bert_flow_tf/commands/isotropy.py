@@ -1,7 +1,7 @@
 """`bert-flow isotropy`: how evenly embeddings fill their space."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -9,7 +9,9 @@ import msgspec
 import numpy as np
 
 from bert_flow_tf.commands import options as opt
+from bert_flow_tf.commands.colours import Colours, colour_option
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.errors import UserError
@@ -21,12 +23,16 @@ if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.calibration.judgement import Pairs
 
+# As `fit`, which shows a threshold of so many held-out sentences.
+_ENOUGH = 200
+
 
 @click.command(
     epilog="\b\nbert-flow isotropy --model my_model --input sentences.txt\n"
     "bert-flow isotropy --model runs/stsb_flow --glue_dir glue_data"
 )
 @opt.model_options(length=64)
+@colour_option
 @opt.sentence_options(required=False)
 @opt.with_options(opt.PAIR_OPTIONS)
 @opt.task_option("With --glue_dir: the task.")
@@ -37,9 +43,10 @@ if TYPE_CHECKING:
     default="dev",
     help="With --glue_dir: split of the task.",
 )
+@plot_options("cosines", "plane", "spectrum")
 @opt.TABLE_FORMAT
 @click.option("--out", metavar="FILE", help="JSON file of the measures and the singular values.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@click.option("--overwrite", is_flag=True, help="Replace files.")
 def isotropy(
     model: opt.ModelOptions,
     sentences: Iterator[str] | None,
@@ -48,6 +55,8 @@ def isotropy(
     task: Task,
     glue_dir: str | None,
     split: str,
+    colours: Colours | None,
+    plot: Plot | None,
     table_format: str,
     out: str | None,
     overwrite: bool,
@@ -67,7 +76,7 @@ def isotropy(
     else:
         measured = _of_files(sentences, _checked_pairs(pairs, pair_columns))
     loaded = model.load()
-    result = _measure(loaded, measured)
+    result, sides = _measure(loaded, measured)
     if glue_dir:
         result = msgspec.structs.replace(result, task=task.name, split=split)
     channels = result.reference.channels
@@ -78,6 +87,8 @@ def isotropy(
     print_table(table, table_format)
     if path:
         write_results(path, result)
+    if plot:
+        _draw(plot, result, sides, colours, measured.sentences)
 
 
 class _Measured(NamedTuple):
@@ -127,8 +138,10 @@ def _of_files(sentences: Iterator[str] | None, scored: "Pairs | None") -> _Measu
     return _Measured(source, list(dict.fromkeys(texts)), [pairs[i] for i in positive])
 
 
-def _measure(model: "BertFlow", measured: _Measured) -> IsotropyResults:
-    """Measure embeddings without the calibration and with it."""
+def _measure(
+    model: "BertFlow", measured: _Measured
+) -> tuple[IsotropyResults, dict[str, np.ndarray]]:
+    """Measure embeddings without the calibration and with it; return both, too."""
     known = {text: i for i, text in enumerate(measured.sentences)}
     for pair in measured.pairs:
         for text in pair:
@@ -138,7 +151,7 @@ def _measure(model: "BertFlow", measured: _Measured) -> IsotropyResults:
     n = len(measured.sentences)
     sides, bits = _sides(model, pooled, n)
     rows = np.array([[known[text] for text in pair] for pair in measured.pairs]).reshape(-1, 2)
-    return IsotropyResults(
+    result = IsotropyResults(
         made_by=made_by("bert-flow isotropy"),
         model=model.record,
         sentences=n,
@@ -151,6 +164,7 @@ def _measure(model: "BertFlow", measured: _Measured) -> IsotropyResults:
         positive_pairs=len(rows),
         alignment=_alignments(sides, rows),
     )
+    return result, {name: side[:n] for name, side in sides.items()}
 
 
 def _sides(
@@ -185,3 +199,29 @@ def _alignments(sides: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, 
     if not len(rows):
         return {}
     return {name: alignment(side[rows[:, 0]], side[rows[:, 1]]) for name, side in sides.items()}
+
+
+def _draw(
+    plot: Plot,
+    result: IsotropyResults,
+    sides: Mapping[str, np.ndarray],
+    colours: Colours | None,
+    sentences: Sequence[str],
+) -> None:
+    """Draw cosines, the plane of two directions, and the spectrum."""
+    from bert_flow_tf import plots
+    from bert_flow_tf.calibration.thresholds import threshold
+
+    values = colours.of(sentences) if colours else None
+    column = colours.column if colours else ""
+    counts, _ = plots.cosines_of(result)
+    # Few sentences have no cosine that one in 1,000 pairs exceeds.
+    cuts = {name: threshold(side).cosine for name, side in sides.items() if len(side) >= _ENOUGH}
+    pictures = {
+        "cosines": [plots.Panel(lambda axes: plots.cosines(counts, cuts, ax=axes[0]))],
+        "plane": [
+            plots.Panel(lambda axes: plots.plane(sides, values, name=column, axes=axes), len(sides))
+        ],
+        "spectrum": [plots.Panel(lambda axes: plots.spectrum(result.measures, ax=axes[0]))],
+    }
+    plot.write(pictures)

@@ -16,6 +16,7 @@ from absl import logging
 
 from bert_flow_tf.commands.options import TABLE_FORMAT
 from bert_flow_tf.commands.outputs import locked_file, print_tables, say, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.original.records import FoundResults, find_results
@@ -34,13 +35,15 @@ _GOLDEN = pathlib.Path("tests", "golden")
 @click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--literature", is_flag=True, help="Print what later papers report.")
+@plot_options("bars", "losses")
 @TABLE_FORMAT
 @click.option("--html", metavar="FILE", help="Write a page with these tables and pictures, too.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@click.option("--overwrite", is_flag=True, help="Replace files.")
 def report(
     first: tuple[str, ...],
     more: tuple[str, ...],
     literature: bool,
+    plot: Plot | None,
     table_format: str,
     html: str | None,
     overwrite: bool,
@@ -59,7 +62,8 @@ def report(
         )
     path = None if html is None else locked_file(html, overwrite=overwrite, flag="html")
     found = _found([*first, *more]) if first else FoundResults([], [])
-    tables = report_of(found.sources).tables
+    reported = report_of(found.sources)
+    tables = [*reported.tables]
     if literature:
         tables.append(literature_table())
     if not tables:
@@ -67,6 +71,10 @@ def report(
     print_tables(tables, table_format)
     if path is not None:
         _write_page(path, found)
+    if plot is not None:
+        from bert_flow_tf.original.pictures import report_pictures
+
+        plot.write(report_pictures(reported.rows, [*first, *more]))
 
 
 def _write_page(path: pathlib.Path, found: FoundResults) -> None:

@@ -133,11 +133,14 @@ def _check_directions(u: np.ndarray, label: str, *, side: str = "") -> None:
 
 
 def score_tasks(
-    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[ScoredTask]
+    encode: Callable[[list[str]], npt.ArrayLike],
+    tasks: Sequence[ScoredTask],
+    keep: Callable[[ScoredTask, np.ndarray], None] | None = None,
 ) -> dict[str, TaskScores]:
     """Return each task's scores by name.
 
     `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once.
+    `keep` gets each task of pairs, with the cosines of all its sets.
     Raises `UserError` if it returns values that are not finite, or if a score is undefined.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
@@ -158,6 +161,8 @@ def score_tasks(
             for name, part in task.subsets.items()
         ]
         results[task.name] = score_task(task, similarities)
+        if keep is not None:
+            keep(task, np.concatenate(similarities))
     return results
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# A longer name would leave no width for its bar.
+_LONGEST = 32
+
 
 class Score(NamedTuple):
     """A score times 100, and its spread."""
@@ -47,6 +50,7 @@ def scores_of_comparison(comparison: Comparison) -> dict[str, dict[str, Score]]:
 def bars(
     scores: Mapping[str, Mapping[str, Score]],
     *,
+    title: str = "",
     unit: str = "score (x100)",
     spread: str = "",
     ax: "Axes | None" = None,
@@ -55,6 +59,7 @@ def bars(
 
     Args:
       scores: by series, such as a task or a pooling, then by name.
+      title: by default, the only series.
       unit: the name of the scores' axis.
       spread: what the whiskers are, for the title.
     """
@@ -90,11 +95,19 @@ def bars(
                 va="center",
                 fontsize=7,
             )
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
+    axes.set_yticks(range(len(names)), [_short(name) for name in names], fontsize=8)
+    # One name alone would get bars as high as the picture.
+    middle = (len(names) - 1) / 2
+    half = max(len(names), 2) / 2
+    axes.set_ylim(middle + half, middle - half)
     axes.margins(x=0.12)
-    title = next(iter(scores)) if len(scores) == 1 else "Scores"
+    title = title or (next(iter(scores)) if len(scores) == 1 else "Scores")
     style.label(axes, f"{title} (whiskers: {spread})" if spread else title, unit, "")
     if len(scores) > 1:
         style.legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
     return axes.figure  # type: ignore[return-value]
+
+
+def _short(name: str) -> str:
+    """Return the end of a long name, such as a path."""
+    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"

@@ -64,21 +64,30 @@ def cosines(
     inside = np.flatnonzero(np.sum([*drawn.values()], axis=0))
     low, high = COSINE_BINS[max(inside[0] - 4, 0)], COSINE_BINS[min(inside[-1] + 5, 200)]
     axes.set_xlim(low, high)
+    # The legend and the thresholds stand above the curves.
+    axes.set_ylim(0, 1.3 * axes.get_ylim()[1])
     style.label(
-        axes, "How alike random sentences look", "cosine of a random pair", "pairs (% per 0.01)"
+        axes,
+        "Cosines of random pairs of sentences",
+        "cosine of a random pair",
+        "pairs (% per 0.01)",
     )
     style.legend(axes, loc="upper left")
     return axes.figure  # type: ignore[return-value]
 
 
 def _mark(axes: "Axes", cosine: float, i: int, colour: str) -> None:
+    # Text beside a mark at the right edge would leave the picture.
+    is_right = cosine > 0.6
     axes.annotate(
         f"1 in 1,000: {cosine:.2f}",
         (cosine, 0.97 - 0.09 * i),
         xycoords=("data", "axes fraction"),
-        xytext=(3, 0),
+        xytext=(-3 if is_right else 3, 0),
+        ha="right" if is_right else "left",
         textcoords="offset points",
         fontsize=7,
         color=colour,
         va="top",
+        bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
     )

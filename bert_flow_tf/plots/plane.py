@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_NAMES = 8
+_MOST_ROWS = 4000
 # Drawn in turns, so that the last name does not hide the others.
 _PARTS = 8
 
@@ -55,9 +56,13 @@ def directions(unit: np.ndarray) -> np.ndarray:
     """Return rows' coordinates along their first two singular directions, [n, 2]."""
     from scipy.sparse.linalg import eigsh
 
+    # So many rows show the directions of all.
+    some = unit
+    if len(unit) > _MOST_ROWS:
+        some = np.random.default_rng(0).permutation(unit)[:_MOST_ROWS]
     # The start makes the result the same in every call.
     start = np.random.default_rng(0).normal(size=unit.shape[1])
-    _, vectors = eigsh((unit.T @ unit).astype(np.float64), k=2, v0=start)
+    _, vectors = eigsh((some.T @ some).astype(np.float64), k=2, v0=start)
     points = unit @ vectors[:, ::-1].astype(np.float32)
     # A singular vector's sign is arbitrary; without this rule another machine might mirror it.
     return points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)
@@ -74,7 +79,7 @@ def _points(axes: "Axes", points: np.ndarray, colours: Sequence[object] | None, 
         drawn = axes.scatter(
             points[:, 0], points[:, 1], c=np.array(colours, float), cmap=style.SCALE, **options
         )
-        axes.figure.colorbar(drawn, ax=axes, label=name, shrink=0.8)
+        axes.figure.colorbar(drawn, ax=axes, label=name, shrink=0.8, extend="both")
         return
     texts = np.array([str(one) for one in colours])
     names, counts = np.unique(texts, return_counts=True)

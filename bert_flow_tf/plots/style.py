@@ -5,6 +5,7 @@ the first is drawn; no function touches the state of `pyplot`.
 """
 
 import dataclasses
+import io
 import math
 import os
 import pathlib
@@ -139,6 +140,17 @@ def check_ending(path: str | os.PathLike) -> str:
 
 def _endings() -> str:
     return f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+
+
+def to_svg(figure: "Figure") -> str:
+    """Return a figure as SVG, for a page."""
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    with rc_context({"svg.hashsalt": "bert_flow_tf"}):
+        figure.savefig(text, format="svg", dpi=_DPI, metadata={"Date": None})
+    # A page has no place for the declaration of XML.
+    return text.getvalue()[text.getvalue().index("<svg") :]
 
 
 def save(figure: "Figure", path: str | os.PathLike) -> None:

@@ -75,14 +75,15 @@ def word_plane(embeddings: np.ndarray, ranks: np.ndarray, *, ax: "Axes | None" =
     axes = style.own_axes(ax)
     known = ranks > 0
     points = directions(embeddings[known] - embeddings[known].mean(axis=0))
-    # Frequent words are few: draw them last.
+    # Frequent words are few, so they are drawn large, and last.
     order = np.argsort(-ranks[known], kind="stable")
+    height = np.log10(ranks[known][order])
     drawn = axes.scatter(
         points[order, 0],
         points[order, 1],
-        c=np.log10(ranks[known][order]),
+        c=height,
         cmap=f"{style.SCALE}_r",
-        s=6,
+        s=4 + 30 * (1 - height / height.max()) ** 2,
         alpha=0.6,
         linewidths=0,
         rasterized=True,

@@ -45,15 +45,19 @@ def read_losses(folder: AnyPath) -> Losses:
 
     Raises `UserError` if the folder has none.
     """
-    path = pathlib.Path(folder)
-    found = saved_losses(path)
-    if found is None and is_run(path):
-        found = _losses_of_run(path)
+    found = find_losses(folder)
     if found is None:
         raise UserError(
             f"{folder}: found no losses, expected a model whose flow `fit` learned, or a run"
         )
     return found
+
+
+def find_losses(folder: AnyPath) -> Losses | None:
+    """Return the losses as `read_losses`, or None."""
+    path = pathlib.Path(folder)
+    found = saved_losses(path)
+    return _losses_of_run(path) if found is None and is_run(path) else found
 
 
 def _losses_of_run(folder: pathlib.Path) -> Losses | None:
