@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_flow_tf.calibration.judgement import Encode, Judgement, Map, Pairs, judge
-from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.calibration.witness import Witness, witness
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
-from bert_flow_tf.records import Threshold, Verdict
+from bert_flow_tf.records import Verdict
+from bert_flow_tf.runtime.thresholds import Threshold, threshold
 
 # Fewer held-out sentences would give a poor threshold.
 ENOUGH_FOR_THRESHOLD = 200

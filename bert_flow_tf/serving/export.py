@@ -8,18 +8,16 @@ import os
 import pathlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import msgspec
 import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.pooling import check_low_dim
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
-from bert_flow_tf.evaluation.similarities import smallest_cosine
 from bert_flow_tf.files.atomic import locked, new_output
-from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
+from bert_flow_tf.runtime.description import Description
+from bert_flow_tf.runtime.similarities import smallest_cosine
 from bert_flow_tf.serving.formats import (
     EXPORT_FORMATS,
     ONNX,
@@ -50,22 +48,6 @@ CHECKED_SENTENCES = (
     "tab\tand\nline break, and an emoji: 🙂",
     "word " * 600,
 )
-
-
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The model and options of an export, written beside it as JSON."""
-
-    format_version: int = FORMAT_VERSION
-    encoder_fingerprint: str
-    do_lower_case: bool
-    sentence_embedding_type: str
-    max_seq_length: int
-    embedding_size: int
-    low_dim: int
-    flow_config: dict[str, Any] | None
-    normalized: bool
-    dtype: str
-    probes: dict[str, list[float]]  # embeddings of some sentences, for `bert-flow check-served`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +105,11 @@ def export_model(
         normalized = settings.normalize or model.normalizes
         expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
         expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
-        description = _describe(model, expected, normalized=normalized, dtype=settings.dtype)
-        if model.default_prompt_name and settings.format in (TF_SAVEDMODEL, ONNX):
+        tolerance = _tolerance(model, settings)
+        description = _describe(
+            model, expected, normalized=normalized, dtype=settings.dtype, tolerance=tolerance
+        )
+        if model.default_prompt_name and settings.format == TF_SAVEDMODEL:
             prompt = model.prompts[model.default_prompt_name]
             warn_user(
                 f"export: {settings.format} has no prompts: put {prompt!r} before each text",
@@ -134,7 +119,7 @@ def export_model(
             found = write(model, description, folder)
             if found is None:
                 return Exported(path)
-            return _check(path, found, expected, _tolerance(model, settings), settings.dtype)
+            return _check(path, found, expected, tolerance, settings.dtype)
 
 
 def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
@@ -156,7 +141,7 @@ def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
 
 
 def _describe(
-    model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str
+    model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str, tolerance: float
 ) -> Description:
     """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
     learned = model.record.flow
@@ -172,6 +157,11 @@ def _describe(
         normalized=normalized,
         dtype=dtype,
         probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
+        fingerprint=model.fingerprint,
+        prompts=model.prompts,
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        tolerance=tolerance,
     )
 
 

@@ -4,15 +4,16 @@ import dataclasses
 import os
 import pathlib
 
-from bert_flow_tf.encoder.convert.folders import DESCRIPTION_FILE, SENTENCE_TRANSFORMERS_EXPORT
+from bert_flow_tf.encoder.convert.folders import SENTENCE_TRANSFORMERS_EXPORT
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE
+from bert_flow_tf.runtime.programs import ONNX_FILE
 from bert_flow_tf.settings import DTYPES, Settings, flag
 
 TF_SAVEDMODEL = "savedmodel"
 ONNX = "onnx"
-ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 # The first format is the default.
 EXPORT_FORMATS = {

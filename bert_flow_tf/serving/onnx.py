@@ -14,13 +14,10 @@ from bert_flow_tf.encoder.weights import hugging_face_config
 from bert_flow_tf.errors import hidden_stderr
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
-from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.runtime.programs import INPUTS, ONNX_FILE, OUTPUT
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
 from glow import saved
-
-# These are Hugging Face's names, in the order of `TOKEN_INPUTS`.
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-_OUTPUT = "sentence_embedding"
 
 
 def write_onnx(
@@ -38,17 +35,17 @@ def write_onnx(
     weights = encoder.variables_by_name if encoder.bert_config is not None else {}
 
     def embed(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
-        inputs, values = arguments[: len(_INPUTS)], arguments[len(_INPUTS) :]
+        inputs, values = arguments[: len(INPUTS)], arguments[len(INPUTS) :]
         tokens = {
             name: tf.cast(one, tf.int32) for name, one in zip(TOKEN_INPUTS, inputs, strict=True)
         }
         pooled = encoder.embed(tokens, dict(zip(weights, values, strict=True)), portable=True)
         embedding = reduce_dimension(latents(pooled), description.low_dim)
         return {
-            _OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding
+            OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding
         }
 
-    specs = [tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS]
+    specs = [tf.TensorSpec([None, None], tf.int64, name) for name in INPUTS]
     # TensorFlow's own code writes to stderr when a session starts.
     with quiet_tensorflow(), hidden_stderr():
         saved.write_onnx(embed, specs, folder / ONNX_FILE, weights)
@@ -68,6 +65,6 @@ def write_onnx(
     tokens = model.tokenize(CHECKED_SENTENCES)
     inputs = {
         name: tokens[ours].numpy().astype(np.int64)
-        for name, ours in zip(_INPUTS, TOKEN_INPUTS, strict=True)
+        for name, ours in zip(INPUTS, TOKEN_INPUTS, strict=True)
     }
     return session.run(None, inputs)[0]
