@@ -27,10 +27,12 @@ from bert_flow_tf.model.build import build_encoder
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.records import ModelRecord
+from bert_flow_tf.runtime.model import ExportedModel
 from bert_flow_tf.runtime.sentence_model import Sentences, check_choices
 from bert_flow_tf.runtime.similarities import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
+from bert_flow_tf.serving.backends import TENSORFLOW, open_backend
 from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.training.settings import PretrainSettings
@@ -121,17 +123,41 @@ class BertFlow(CalibratedEncoder, Embedder):
         """Return `from_hub("demo")`, all-MiniLM-L6-v2; the first call downloads it."""
         return cls.from_hub("demo", **options)
 
+    @overload
     @classmethod
     def from_pretrained(
-        cls: type[Self], path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
-    ) -> Self:
+        cls: type[Self], path: str | os.PathLike, *, dtype: str = ..., warm_up: bool = ...
+    ) -> Self: ...
+    @overload
+    @classmethod
+    def from_pretrained(
+        cls: type[Self],
+        path: str | os.PathLike,
+        *,
+        backend: Literal["onnx", "openvino"],
+        dtype: str = ...,
+        warm_up: bool = ...,
+    ) -> ExportedModel: ...
+    @classmethod
+    def from_pretrained(
+        cls: type[Self],
+        path: str | os.PathLike,
+        *,
+        dtype: str = DTYPES[0],
+        warm_up: bool = False,
+        backend: str = TENSORFLOW,
+    ) -> Self | ExportedModel:
         """Load a saved model, a Hub model, a run or a checkpoint.
 
         `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
         checkpoint's prefix. With `warm_up`, some texts are encoded, so that the first request does
-        not wait for a second while TensorFlow traces. Raises `UserError` if it cannot be read, or
-        if the run has not finished.
+        not wait for a second while TensorFlow traces. With the backend "onnx" or "openvino", a
+        saved model becomes a `runtime.model.ExportedModel`, which encodes and does not learn, see
+        `serving.backends.open_backend`. Raises `UserError` if it cannot be read, or if the run has
+        not finished.
         """
+        if backend != TENSORFLOW:
+            return open_backend(path, backend, lambda: cls.from_pretrained(path), dtype=dtype)
         if warm_up:
             loaded = cls.from_pretrained(path, dtype=dtype)
             for texts in (["word"], ["word", "two words"] * 16):

@@ -33,7 +33,7 @@ _FALSE_MATCHES = 1e-4
     epilog="\b\nbert-flow duplicates --model my_model --input tickets.csv --column text --keep id "
     "--out groups.csv"
 )
-@opt.model_options()
+@opt.model_options(backend=True)
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.")
 @click.option(
@@ -82,7 +82,7 @@ def duplicates(
     share = false_matches or _FALSE_MATCHES
     if threshold is None:
         thresholds.check_enough(len(different), share)
-    loaded = model.load()
+    loaded = model.open()
     u = loaded.encode(list(different), normalize_embeddings=True)
     unreadable = loaded.only_unknown(list(different))
     # Their embeddings are all alike, so only equal ones are a group; zeros are like nothing.

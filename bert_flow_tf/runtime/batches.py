@@ -1,4 +1,4 @@
-"""Batches of texts of similar length, and warnings of texts that lose words."""
+"""Batches of texts of similar length, and warnings of lost words."""
 
 from collections.abc import Iterator
 

@@ -164,7 +164,8 @@ class ExportedModel(SentenceModel):
         This call also warms up the program.
         """
         expected = np.array([*description.probes.values()], np.float32)
-        found = self._embeddings(list(description.probes))
+        rows, _ = self._tokenizer.ids([*description.probes])
+        found = self._run(rows, None, alone=True)
         sizes = np.maximum(1, np.abs(expected).max(axis=0, initial=0))
         differs = found.shape != expected.shape
         if differs or (np.abs(found - expected) > _DAMAGE * description.tolerance * sizes).any():
@@ -224,7 +225,7 @@ class ExportedModel(SentenceModel):
     def _warn_of_losses(
         self, counts: Sequence[int], cut: Sequence[bool], unknown: Sequence[bool]
     ) -> None:
-        """Warn of texts that lose words; `counts` says how often each text is given."""
+        """Warn of texts that lose words; `counts` are repetitions of each text."""
         if any(cut) or any(unknown):
             lost, unreadable = (sum(itertools.compress(counts, one)) for one in (cut, unknown))
             for words in losses_in_words(sum(counts), lost, unreadable, self.max_seq_length):

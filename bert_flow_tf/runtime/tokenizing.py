@@ -34,7 +34,7 @@ class TextTokenizer:
         self._max_seq_length = max_seq_length
 
     def ids(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
-        """Return the ids of each text, and True for each one that was cut."""
+        """Return ids of each text, and True for those cut."""
         encoded = self._tokenizer.encode_batch_fast(texts)
         cut = [len(one) == self._max_seq_length and bool(one.overflowing) for one in encoded]
         return [one.ids for one in encoded], cut
@@ -46,7 +46,7 @@ class TextTokenizer:
 
 
 def padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids and mask, int64 [n, t], padded by 0 to the longest row."""
+    """Return ids and mask, int64 [n, t], padded by 0."""
     if len(rows) == 1:
         ids = np.array(rows, np.int64)
         return ids, np.ones_like(ids)
