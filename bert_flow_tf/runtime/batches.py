@@ -20,12 +20,15 @@ def check_batch_size(batch_size: int | None) -> None:
         )
 
 
-def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
+def length_batches(
+    lengths: np.ndarray, batch_size: int | None = None, tokens: int | None = None
+) -> Iterator[np.ndarray]:
     """Yield batches of indices into `lengths` [n], longest first.
 
-    Without `batch_size`, a batch has up to 2,048 tokens, padding included, but only up to 512 if it
-    has a sentence shorter than 0.8 of its longest.
+    Without `batch_size`, a batch has up to 2,048 tokens, or `tokens`, padding included, but only up
+    to a quarter of that if it has a sentence shorter than 0.8 of its longest.
     """
+    most = tokens or _TOKENS_PER_BATCH
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
     start = 0
@@ -34,9 +37,7 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
             longest = int(descending[start])
             # If the lengths differed much, a full batch would be mostly padding.
             alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
-            count = max(
-                1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest))
-            )
+            count = max(1, min(most // longest, max(alike, most // 4 // longest)))
         yield order[start : start + count]
         start += count
 

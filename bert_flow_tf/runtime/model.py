@@ -30,6 +30,9 @@ from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
 # A machine's rounding differs less, and damaged weights differ more, than this many times the
 # difference that the export's check allows.
 _DAMAGE = 100
+# A batch is the share of one thread, within these limits.
+_FEW_TOKENS = 128
+_MANY_TOKENS = 1024
 
 
 class ExportedModel(SentenceModel):
@@ -64,6 +67,8 @@ class ExportedModel(SentenceModel):
         self._longest = self._max_seq_length = description.max_seq_length
         self._tokenizer = tokenizer
         self._program = program
+        self._workers = cores()
+        self._executor = concurrent.futures.ThreadPoolExecutor(self._workers)
         self._calls = 0
         self._lock = threading.Lock()
 
@@ -205,21 +210,18 @@ class ExportedModel(SentenceModel):
             return self._program(*padded(rows), alone=alone)
         values = np.empty((len(rows), self._width), np.float32)
         lengths = np.array([len(row) for row in rows])
-        batches = [*length_batches(lengths, batch_size)]
-        # All threads of one call at a time need no second program, which takes time to compile.
-        many = len(batches) >= 2 * cores() > 2
+        share = int(lengths.sum()) // self._workers
+        batches = [*length_batches(lengths, batch_size, min(max(share, _FEW_TOKENS), _MANY_TOKENS))]
+        alone = alone and len(batches) == 1
 
         def compute(batch: np.ndarray) -> None:
-            one = padded([rows[i] for i in batch])
-            values[batch] = self._program(*one, alone=alone and not many)
+            values[batch] = self._program(*padded([rows[i] for i in batch]), alone=alone)
 
-        if not many:
-            for batch in batches:
-                compute(batch)
-            return values
-        with concurrent.futures.ThreadPoolExecutor(cores()) as executor:
+        if len(batches) == 1:
+            compute(batches[0])
+        else:
             # Read the results, because they raise the threads' errors.
-            collections.deque(executor.map(compute, batches), maxlen=0)
+            collections.deque(self._executor.map(compute, batches), maxlen=0)
         return values
 
     def _warn_of_losses(
