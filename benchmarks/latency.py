@@ -172,7 +172,7 @@ def _table(title: str, columns: Sequence[str], rows: dict[str, Sequence[str]]) -
 
 
 def _measure_calls(ask: dict[str, Callable[..., Any]], options: argparse.Namespace) -> None:
-    """Print milliseconds of 1 and 32 texts, and sentences per second of many."""
+    """Print milliseconds of few texts, and sentences per second of many."""
     columns: dict[str, list[str]] = {name: [] for name in ask}
     for n in (1, 32):
         found: dict[str, list[float]] = {name: [] for name in ask}
