@@ -532,7 +532,8 @@ class BertFlow(CalibratedEncoder, Embedder):
         Args:
           out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder
             per version.
-          format: "savedmodel" (for TensorFlow Serving), "sentence-transformers" or "onnx".
+          format: "savedmodel" (for TensorFlow Serving), "sentence-transformers", "onnx" or
+            "openvino".
           version: positive; None for the next one. SavedModel only.
           normalize: True to scale every embedding to norm 1 (not those before the flow).
           low_dim: see `encoder.pooling.reduce_dimension`; None for the model's own.

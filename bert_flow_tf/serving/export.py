@@ -21,6 +21,7 @@ from bert_flow_tf.runtime.similarities import smallest_cosine
 from bert_flow_tf.serving.formats import (
     EXPORT_FORMATS,
     ONNX,
+    OPENVINO,
     TF_SAVEDMODEL,
     ExportSettings,
     export_path,
@@ -36,6 +37,7 @@ _WRITERS = {
     TF_SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
     ONNX: "onnx:write_onnx",
+    OPENVINO: "onnx:write_openvino",
 }
 # These cover an empty text, one word, mixed case, accents, other scripts, and a text that is cut.
 CHECKED_SENTENCES = (
@@ -167,7 +169,7 @@ def _describe(
 
 def _tolerance(model: Embedder, settings: ExportSettings) -> float:
     """Return the largest difference allowed, relative to a channel's size."""
-    tolerance = 1e-5 if settings.format == ONNX else 1e-4
+    tolerance = 1e-5 if settings.format in (ONNX, OPENVINO) else 1e-4
     matrix = model.flow.variables_by_path.get("matrix") if model.flow is not None else None
     if matrix is None:
         return tolerance

@@ -15,7 +15,15 @@ from bert_flow_tf.errors import hidden_stderr
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
-from bert_flow_tf.runtime.programs import INPUTS, ONNX_FILE, OUTPUT
+from bert_flow_tf.runtime.programs import (
+    INPUTS,
+    ONNX_FILE,
+    OPENVINO_FILE,
+    OUTPUT,
+    OnnxProgram,
+    OpenvinoProgram,
+    Program,
+)
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
 from glow import saved
 
@@ -55,16 +63,24 @@ def write_onnx(
     if encoder.bert_config is not None:
         write_json(folder / CONFIG_FILE, hugging_face_config(encoder.bert_config))
     write_json(folder / DESCRIPTION_FILE, description)
-    if importlib.util.find_spec("onnxruntime") is None:
-        return None
-    import onnxruntime
+    return None if importlib.util.find_spec("onnxruntime") is None else _embeddings(model, folder)
 
-    session = onnxruntime.InferenceSession(
-        str(folder / ONNX_FILE), providers=["CPUExecutionProvider"]
-    )
+
+def write_openvino(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
+    """Write the folder with OpenVINO's graph; return its embeddings."""
+    import openvino
+
+    write_onnx(model, description, folder)
+    graph = openvino.convert_model(folder / ONNX_FILE)
+    openvino.save_model(graph, folder / OPENVINO_FILE, compress_to_fp16=False)
+    (folder / ONNX_FILE).unlink()
+    return _embeddings(model, folder, OpenvinoProgram)
+
+
+def _embeddings(
+    model: Embedder, folder: pathlib.Path, program: type[Program] = OnnxProgram
+) -> np.ndarray:
+    """Return a written program's embeddings of `CHECKED_SENTENCES`."""
     tokens = model.tokenize(CHECKED_SENTENCES)
-    inputs = {
-        name: tokens[ours].numpy().astype(np.int64)
-        for name, ours in zip(INPUTS, TOKEN_INPUTS, strict=True)
-    }
-    return session.run(None, inputs)[0]
+    ids, mask = (tokens[name].numpy().astype(np.int64) for name in TOKEN_INPUTS[:2])
+    return program(folder)(ids, mask, alone=True)

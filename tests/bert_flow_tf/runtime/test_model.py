@@ -180,3 +180,14 @@ def test_invalid_argument_is_one_line(onnx_dir, opened, monkeypatch, tmp_path):
     monkeypatch.setattr(type(opened._program), "_run", lambda *_: np.full((1, 4), np.nan))
     with user_error("not finite"):
         opened.encode("the cat")
+
+
+def test_openvino_folder_gives_the_models_embeddings(prompted, require, tmp_path):
+    require("tf2onnx")
+    require("openvino")
+    exported = prompted.export(tmp_path / "out", format="openvino")
+    assert exported.max_difference <= 1e-5 * max(1.0, exported.max_value)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"openvino_model.xml", "openvino_model.bin"} < names and "model.onnx" not in names
+    assert_close(open_export(tmp_path / "out", "openvino").encode(TEXTS), prompted.encode(TEXTS))
+    prompted.export(tmp_path / "out", format="openvino", overwrite=True)
