@@ -45,19 +45,6 @@ class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
     fine_tuning: Training | None = None  # None for an encoder as published
 
 
-class Threshold(msgspec.Struct, frozen=True, kw_only=True):
-    """The cosine that a share of random pairs exceeds, see `calibration.thresholds`."""
-
-    false_matches: float
-    cosine: float
-    low: float  # The bootstrap 95 % interval goes from `low` to `high`.
-    high: float
-    sentences: Count
-
-    def __str__(self) -> str:
-        return f"{self.cosine:.3f} (95 %: {self.low:.3f} to {self.high:.3f})"
-
-
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The claim about a calibration, by pairs or else the witness."""
 

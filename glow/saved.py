@@ -18,7 +18,7 @@ from glow.whitened import Flow, WhitenedFlow
 
 CONFIG_FILE = "calibration.json"
 ARRAYS_FILE = "calibration.npz"
-_OPSET = 18
+_OPSET = 15
 
 
 def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> None:

@@ -13,10 +13,10 @@ from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.records import ModelRecord, Threshold, made_by
+from bert_flow_tf.records import ModelRecord, made_by
+from bert_flow_tf.runtime.thresholds import Threshold, threshold
 from bert_flow_tf.settings import chosen, suggesting_arguments
 from bert_flow_tf.training.losses import Losses
 
@@ -191,7 +191,7 @@ class CalibratedEncoder:
         )
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `calibration.thresholds`."""
+        """Return the cosine that few random pairs exceed, see `runtime.thresholds`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:

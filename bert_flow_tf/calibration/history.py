@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_flow_tf.calibration.judgement import Encode, Judgement, Map, Pairs, judge
-from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.calibration.witness import Witness, witness
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
 from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.records import Threshold, Verdict, made_by
+from bert_flow_tf.records import Verdict, made_by
+from bert_flow_tf.runtime.thresholds import Threshold, threshold
 from bert_flow_tf.training.losses import BITS, Losses, saved_losses
 
 # Fewer held-out sentences would give a poor threshold.

@@ -210,7 +210,7 @@ def _draw(
 ) -> None:
     """Draw cosines, the plane of two directions, and the spectrum."""
     from bert_flow_tf import plots
-    from bert_flow_tf.calibration.thresholds import threshold
+    from bert_flow_tf.runtime.thresholds import threshold
 
     values = colours.of(sentences) if colours else None
     column = colours.column if colours else ""

@@ -23,6 +23,8 @@ from bert_flow_tf.files.sentence_files import (
     read_tables,
 )
 from bert_flow_tf.model.saved_model import model_folder
+from bert_flow_tf.runtime.programs import PROGRAMS
+from bert_flow_tf.serving.backends import TENSORFLOW, check_loadable, open_backend
 from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
 from bert_flow_tf.table import FORMATS
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.calibration.judgement import Pairs
     from bert_flow_tf.data.tasks import Task
+    from bert_flow_tf.runtime.model import ExportedModel
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -84,6 +87,12 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
     "max_seq_length": length_option("the encoder's, at most 256"),
     "truncate_dim": click.option(
         "--truncate_dim", type=COUNT, metavar="N", help="Leading channels to keep.  [default: all]"
+    ),
+    "backend": click.option(
+        "--backend",
+        type=click.Choice((TENSORFLOW, *PROGRAMS)),
+        default=TENSORFLOW,
+        help="Library that computes a saved model; the others start faster.",
     ),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
@@ -156,6 +165,7 @@ class ModelOptions:
     pooling: str | None = None
     max_seq_length: int | None = None
     truncate_dim: int | None = None
+    backend: str = TENSORFLOW
 
     @property
     def run_dir(self) -> pathlib.Path | None:
@@ -163,8 +173,25 @@ class ModelOptions:
         path = pathlib.Path(self.model or os.devnull)
         return path if path.is_dir() else path.parent if os.path.isfile(f"{path}.index") else None
 
+    def open(self, dtype: str = DTYPES[0]) -> "BertFlow | ExportedModel":
+        """Load the model in its backend."""
+        if self.backend == TENSORFLOW:
+            return self.load(dtype)
+        return open_backend(
+            str(self.model),
+            self.backend,
+            self.load,
+            dtype=dtype,
+            truncate_dim=self.truncate_dim,
+        )
+
+    def check_dtype(self, dtype: str) -> None:
+        """Raise `ArgumentError` for a type that the backend does not have."""
+        if self.model and self.backend != TENSORFLOW:
+            check_loadable(self.model, self.backend, dtype)
+
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
-        """Load the model."""
+        """Load the model in TensorFlow."""
         from bert_flow_tf.api import BertFlow
 
         if self.model:
@@ -181,17 +208,22 @@ class ModelOptions:
 
 
 def model_options(
-    *sources: str, pooling: bool = True, length: int | None = None, required: bool = True
+    *sources: str,
+    pooling: bool = True,
+    length: int | None = None,
+    required: bool = True,
+    backend: bool = False,
 ) -> Decorator:
     """Return a decorator that adds options and passes a `ModelOptions` as `model`.
+
+    A command that takes `--model` encodes, and has `--truncate_dim`, too.
 
     Args:
       *sources: names of options; the user must give exactly one. By default `model` and `bert_hub`.
       pooling: True to add `--pooling` and `--max_seq_length`.
-
-    A command that takes `--model` encodes, and has `--truncate_dim`, too.
       length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
       required: False if the command may do without a model.
+      backend: True to add `--backend`, for a command that only encodes.
     """
     sources = sources or ("model", "bert_hub")
     names = [
@@ -199,6 +231,7 @@ def model_options(
         for name in _MODEL_OPTIONS
         if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])
         or (name == "truncate_dim" and "model" in sources)
+        or (name == "backend" and backend)
     ]
 
     def checked(values: dict[str, Any]) -> dict[str, Any]:
@@ -218,6 +251,10 @@ def model_options(
             check_pooling(given["pooling"])
         if given.get("model"):
             check_model(given["model"])
+        if given.get("backend", TENSORFLOW) != TENSORFLOW:
+            if not given["model"]:
+                raise UserError(f"--backend={given['backend']}: missing --model, which it needs")
+            check_loadable(given["model"], given["backend"], DTYPES[0])
         return {"model": ModelOptions(**given), **values}
 
     table = _MODEL_OPTIONS | ({"max_seq_length": length_option(length)} if length else {})

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import click
 
-from bert_flow_tf.calibration import thresholds
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import print_table
-from bert_flow_tf.records import Threshold
+from bert_flow_tf.runtime import thresholds
 from bert_flow_tf.table import Cell, Table, number
 
 
@@ -54,6 +53,6 @@ def threshold(
     print_table(Table(("share", *sides), rows, title), table_format)
 
 
-def _cell(found: Threshold) -> Cell:
+def _cell(found: thresholds.Threshold) -> Cell:
     interval = f"95 %: {found.low:.3f} to {found.high:.3f}"
     return number(found.cosine, 3, note=interval, parts={"low": found.low, "high": found.high})

@@ -22,6 +22,7 @@ from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import build_calibration, build_encoder, recorded_size
 from bert_flow_tf.model.trainable import TrainableModel
 from bert_flow_tf.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
+from bert_flow_tf.runtime.sentence_model import SentenceModel
 from bert_flow_tf.settings import DTYPES
 from bert_flow_tf.training.losses import Losses
 from glow.calibration import Calibration
@@ -29,8 +30,6 @@ from glow.folded import FoldedFlow
 from glow.saved import check_savable
 from glow.whitened import Flow, WhitenedFlow
 
-# The names of a document's prompt, the first that exists.
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 Self = TypeVar("Self", bound="Embedder")
 
 
@@ -62,7 +61,7 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
     )
 
 
-class Embedder:
+class Embedder(SentenceModel):
     """A tokenizer, an encoder and perhaps a calibration, with their record.
 
     Args:
@@ -107,7 +106,7 @@ class Embedder:
         self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
         self.prompts = source.record.prompts
         self.default_prompt_name = source.record.default_prompt_name
-        self.similarity_fn_name: str = source.record.similarity_fn_name
+        self.similarity_fn_name = source.record.similarity_fn_name
         self.low_dim = record.low_dim
         self._set_calibration(flow, record)
 
@@ -396,21 +395,6 @@ class Embedder:
             embeddings = embeddings[:, :size]
         return _of_norm_1(embeddings) if normalize else embeddings
 
-    def _prompt(self, name: str | None = None) -> str:
-        """Return the prompt of a name, by default of `default_prompt_name`."""
-        return self.prompts.get(name or self.default_prompt_name or "", "")
-
-    @property
-    def default_prompt(self) -> str:
-        """The text that `encode` puts before a sentence, perhaps empty."""
-        return self._prompt()
-
-    @property
-    def document_prompt(self) -> str:
-        """The text that `encode_document` puts before a sentence, perhaps empty."""
-        found = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
-        return next(found, "")
-
     def encode_blocks(
         self,
         sentences: Iterable[str],
@@ -454,6 +438,11 @@ class Embedder:
         return batcher.encode_pieces(
             pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None
         )
+
+    def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
+        """Return True for each text [n] that holds only unknown word pieces."""
+        pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length)
+        return stream.only_unknown(pieces, self.tokenizer.unknown_id).numpy()
 
     def reduce(self, z: np.ndarray) -> np.ndarray:
         """Average and truncate the channels of [n, D], see `reduced`."""

@@ -18,8 +18,8 @@ from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
-from bert_flow_tf.serving.formats import DESCRIPTION_FILE
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.serving.export import CHECKED_SENTENCES
 from glow.folded import DenseLayer
 
 _POOLINGS = {masked_mean: "avg", first_token: "paper-cls"}

@@ -18,8 +18,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.similarities import cosine_similarity
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
-from bert_flow_tf.serving.formats import DESCRIPTION_FILE
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
 
 
 def write_savedmodel(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
