@@ -60,8 +60,8 @@ def compare(
 ) -> None:
     """Compare an encoder without and with calibrations, and recommend one.
 
-    Labelled pairs decide if there are any and enough (columns: sentence1,sentence2,score; TSV:
-    1,2,3), else the method auto. Methods are auto, flow, whitened-flow, whitening[-D],
+    Enough labelled pairs decide (columns: sentence1,sentence2,score; TSV: 1,2,3), else the method
+    auto. Methods are auto, flow, whitened-flow, whitening[-D],
     soft-whitening-E, sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all splits of a
     task, and its test pairs decide.
     """
