@@ -60,9 +60,9 @@ def compare(
 ) -> None:
     """Compare an encoder without and with calibrations, and recommend one.
 
-    Labelled pairs decide if there are any and enough (columns: sentence1,sentence2,score; TSV:
-    1,2,3), else the method auto. Methods are auto[-D], flow, whitened-flow, whitening[-D],
-    soft-whitening-E[-D], sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all splits of a
+    Enough labelled pairs decide (columns: sentence1,sentence2,score; TSV: 1,2,3), else the method
+    auto. Methods are auto[-D], flow, whitened-flow, whitening[-D], soft-whitening-E[-D], sn,
+    natsv-K, sn+natsv-K. With --glue_dir, they learn from all splits of a
     task, and its test pairs decide.
     """
     opt.check_one_of(
