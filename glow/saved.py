@@ -38,7 +38,7 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
 def check_exportable(calibration: Calibration) -> None:
     """Raise `ValueError` for a map without variables, which no file can hold."""
     if not calibration.variables_by_path:
-        raise ValueError("calibration: found no variables, expected a flow or an affine map")
+        raise ValueError(f"calibration: found {calibration}; expected a flow or an affine map")
 
 
 def check_savable(calibration: Calibration) -> None:

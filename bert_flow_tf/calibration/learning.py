@@ -375,6 +375,8 @@ def _learned_on_all(
 def _recorded(
     learned: Learned, settings: FitSettings, *, rows: int, held_out: int, history: History
 ) -> Fitted:
+    if isinstance(learned.calibration, OwnCalibration):
+        warn_user(f"fit: found {learned.calibration}, so it can be neither saved nor exported")
     recorded: dict[str, Setting] = {"sentences": rows, "held_out": held_out, **learned.settings}
     training = Training(settings=recorded, seed=settings.seed)
     record = CalibrationRecord(config=learned.config, training=training, verdict=history.verdict)
