@@ -31,7 +31,7 @@ from bert_flow_tf.calibration.judgement import Map, Pairs
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.own import OwnCalibration
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.errors import ArgumentError, UserError, warn_user
+from bert_flow_tf.errors import UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.records import CalibrationRecord, Setting, Training
 from glow.calibration import AffineMap, Calibration
@@ -124,6 +124,10 @@ def fit_sentences(
     Raises:
       UserError: there are fewer sentences than `batch_size`, or a method fails.
     """
+    hooks.check(method)
+    if method.flow not in (True, False):
+        with user_errors():
+            method.flow.check_settings()
     # An empty line of a file is no sentence.
     texts = [text for text in sentence_list(sentences) if text.strip()]
     if len(texts) < settings.batch_size:
@@ -287,14 +291,9 @@ def learn(
 ) -> Learned:
     """Learn a calibration of embeddings [n, D].
 
-    Raises `UserError` if the method fails, or has no flow for the hooks.
+    Raises `UserError` if the method fails.
     """
     is_own = method.flow not in (True, False)
-    if hooks.given and (is_own or not method.flow):
-        given = " and ".join(hooks.given)
-        raise ArgumentError(
-            f"{given}: found with the method {method.name}, expected the name of one with a flow"
-        )
     if not method.flow:
         return _learn_map(method, embeddings)
     dev = None if held_out is None else held_out.embeddings

@@ -48,6 +48,8 @@ def model_in_words(model: ModelRecord) -> str:
 def learning_in_words(flow: CalibrationRecord | None) -> str:
     """Say whether the flow learned with dropout; return "" without a record."""
     settings = flow.training.settings if flow else {}
+    if flow and settings.keys() == {"method"} and flow.training.seed is None:
+        return f"{flow.method} of unknown training"
     # Only `BertFlow.fit` records held-out sentences, and it uses no dropout.
     without = settings.get("cache_embeddings") or "held_out" in settings
     return f"flow learned with{'out' if without else ''} dropout" if settings else ""

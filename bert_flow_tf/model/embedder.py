@@ -119,7 +119,8 @@ class Embedder:
     def flow(self) -> Calibration | None:
         """The calibration: a flow, or an affine map such as whitening. Settable.
 
-        The record of one that is set says that its training is unknown.
+        It maps the embeddings of `encode_pooled`, on which one of your own must be learned. The
+        record of one that is set says that its training is unknown.
         """
         return self.calibration
 
@@ -367,6 +368,7 @@ class Embedder:
     ) -> np.ndarray:
         """Return embeddings before the flow, float32 [n, D].
 
+        Unlike those of `encode` without a flow, they are not scaled by an encoder's `Normalize`.
         `dropout_seed` adds dropout; `label` names the progress bar.
         """
         texts = [self._prompt() + sentence for sentence in sentences]

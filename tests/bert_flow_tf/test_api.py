@@ -28,6 +28,7 @@ from bert_flow_tf.calibration.transformer import EmbeddingCalibrator
 from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.records import learning_in_words
 from bert_flow_tf.files import sentence_files
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.build import build_model, checkpoint_parts
@@ -473,6 +474,7 @@ def test_a_calibration_of_ones_own_can_be_set(plain_model, tmp_path, kind):
     model.flow = own
     np.testing.assert_allclose(model.encode(texts), own.forward(u), atol=1e-4)
     assert model.record.flow.method == kind and model.record.flow.verdict is None
+    assert learning_in_words(model.record.flow) == f"{kind} of unknown training"
     again = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
     np.testing.assert_array_equal(again.encode(texts), model.encode(texts))
     model.flow = None
