@@ -30,7 +30,7 @@ from bert_flow_tf.evaluation.similarities import (
 )
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.build import build_encoder
+from bert_flow_tf.model.build import build_encoder, pooling_code
 from bert_flow_tf.model.embedder import DOCUMENT_PROMPTS, Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.records import ModelRecord
@@ -117,6 +117,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         record = ModelRecord(
             encoder=encoder_record(source),
             pooling=pooling,
+            pooling_code=pooling_code(pooling),
             max_seq_length=max_seq_length,
             low_dim=low_dim,
         )

@@ -212,13 +212,14 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
 def load(path: str | os.PathLike) -> LoadedParts:
     """Return the parts of `save`'s folder."""
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.model.build import build_calibration, build_encoder
+    from bert_flow_tf.model.build import build_calibration, build_encoder, check_recorded_pooling
     from glow.saved import read_variables
 
     path = pathlib.Path(path)
     config = read_json(
         path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration"
     )
+    check_recorded_pooling(config.model, path)
     # Use an absolute path, because a relative one may equal a name such as `demo`.
     folder = str(path.resolve() / ENCODER)
     fingerprint = str(config.model.encoder.fingerprint)

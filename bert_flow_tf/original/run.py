@@ -13,6 +13,7 @@ from absl import logging
 from bert_flow_tf.data.scored_tasks import splits_as_task
 from bert_flow_tf.data.tasks import concatenate, get_task, read_split
 from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.model.build import pooling_code
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.protocols import TaskScores, score_task
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
@@ -287,6 +288,7 @@ class Run:
         return ModelRecord(
             encoder=encoder,
             pooling=settings.sentence_embedding_type,
+            pooling_code=pooling_code(settings.sentence_embedding_type),
             max_seq_length=settings.max_seq_length,
             low_dim=settings.low_dim,
             flow=flow,
