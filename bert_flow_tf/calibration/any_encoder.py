@@ -28,7 +28,7 @@ from bert_flow_tf.files.atomic import new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.model.embedder import record_of_own, warn_if_harmful
+from bert_flow_tf.model.embedder import current_record, record_of_own, warn_if_harmful
 from bert_flow_tf.records import CalibrationRecord, Result, Training, Verdict, made_by
 from bert_flow_tf.settings import suggesting_arguments
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
@@ -229,7 +229,9 @@ class Calibrated(CalibratedEncoder):
 
     def _saved(self) -> SavedCalibration:
         return SavedCalibration(
-            made_by=made_by("calibrate"), flow=self.record, normalize=self.normalize
+            made_by=made_by("calibrate"),
+            flow=current_record(self.record, self.calibration),
+            normalize=self.normalize,
         )
 
 

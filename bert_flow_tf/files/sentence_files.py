@@ -57,7 +57,7 @@ _HEADER_NAMES |= {
     "sentence_a",
     "sentence_b",
 }
-# The default columns of pairs.
+# Files of pairs have these columns by default.
 PAIR = ["sentence1", "sentence2", "score"]
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # This many bytes are read at once; a row of CSV must not be longer.

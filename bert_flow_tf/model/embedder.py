@@ -59,6 +59,12 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
     return CalibrationRecord(config=config, training=training)
 
 
+def current_record(record: CalibrationRecord, calibration: Calibration) -> CalibrationRecord:
+    """Return a record with the calibration's present configuration."""
+    config = calibration.config if isinstance(calibration, Flow) else None
+    return msgspec.structs.replace(record, config=config)
+
+
 class Embedder:
     """A tokenizer, an encoder and perhaps a calibration, with their record.
 

@@ -197,6 +197,9 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
 
 def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     """Return the model's record, with names instead of paths."""
+    # Importing it loads TensorFlow, which takes seconds.
+    from bert_flow_tf.model.embedder import current_record
+
     encoder = bert_flow.record.encoder
     checkpoint = bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
@@ -206,7 +209,10 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
         encoder, handle=handle, fingerprint=fingerprint, fine_tuning=fine_tuning
     )
     name = checkpoint and pathlib.Path(checkpoint).name
-    return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
+    flow = bert_flow.record.flow
+    if flow is not None and bert_flow.flow is not None:
+        flow = current_record(flow, bert_flow.flow)
+    return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name, flow=flow)
 
 
 def load(path: str | os.PathLike) -> LoadedParts:

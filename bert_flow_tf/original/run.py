@@ -13,11 +13,11 @@ from absl import logging
 from bert_flow_tf.data.scored_tasks import splits_as_task
 from bert_flow_tf.data.tasks import concatenate, get_task, read_split
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.model.build import pooling_code
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.protocols import TaskScores, score_task
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
+from bert_flow_tf.model.build import pooling_code
 from bert_flow_tf.original import build, pairs, provenance
 from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
