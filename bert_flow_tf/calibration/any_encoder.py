@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -294,7 +294,7 @@ def calibrate(
 def compare(
     encoder: Encoder,
     sentences: Iterable[str],
-    methods: Sequence[Any] = DEFAULT_METHODS,
+    methods: Sequence[Any] | Mapping[str, Any] = DEFAULT_METHODS,
     *,
     pairs: Pairs | None = None,
     metric: str | None = None,

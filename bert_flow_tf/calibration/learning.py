@@ -251,9 +251,9 @@ def compare(
                 may_witness=may_witness,
                 show_progress_bar=show_progress_bar,
             )
-            histories[method.name] = fitted.history
+            histories[method.label] = fitted.history
         except UserError as error:
-            problems[method.name] = error
+            problems[method.label] = error
     if not histories:
         raise next(iter(problems.values()))
     for name, problem in problems.items():
@@ -308,7 +308,11 @@ def learn(
     if not is_own:
         calibrator = new_calibrator(settings, len(embeddings), hooks, show_progress_bar)
     trained = train_flow(
-        calibrator, embeddings, dev, ends_early=not is_own and settings.epochs is None
+        calibrator,
+        embeddings,
+        dev,
+        ends_early=not is_own and settings.epochs is None,
+        config_name="" if is_own else settings.flow_model_config,
     )
     learned = _flow_of(trained.calibrator, trained.settings)
     if not isinstance(whitening, AffineMap):

@@ -1,9 +1,12 @@
 """Held-out sentences, progress bars and methods of a fit."""
 
+import sys
+import types
 import zlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.decomposition import PCA, FastICA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
@@ -11,8 +14,10 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from bert_flow_tf import FlowCalibrator, calibrate, compare
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.affine import affine_form
-from bert_flow_tf.calibration.methods import METHODS, Kind, find_method
+from bert_flow_tf.calibration.methods import METHODS, Kind, find_method, find_methods
 from bert_flow_tf.calibration.settings import FitSettings
+from glow.config import COUPLINGS
+from glow.coupling import AffineCoupling
 from tests.refusals import user_error
 
 SENTENCES = [f"sentence {i}" for i in range(200)] * 2
@@ -157,6 +162,32 @@ def test_own_methods_stand_beside_named_ones(monkeypatch):
     for method, said in (("ica", "'ica'"), (7, "fit and transform"), (PCA, "fit and transform")):
         with user_error("method: found", said):
             calibrate(numbers, SENTENCES, method=method)
+
+
+def test_a_long_pipeline_has_a_short_label_and_a_key_is_one():
+    pipelines = [make_pipeline(StandardScaler(), PCA(k, whiten=True)) for k in (3, 4)]
+    labels = [one.label for one in find_methods([*pipelines, PCA(3), "sn", "sn"])]
+    short = "StandardScaler+PCA"
+    assert labels == [short, f"{short} (2)", "PCA(n_components=3)", "sn", "sn"]
+    assert "n_components=4" in find_methods(pipelines)[1].name
+    found = compare(numbers, SENTENCES, {"my pca": pipelines[0], "scaled": "sn"})
+    assert [row.method for row in found.rows] == ["none", "my pca", "scaled"]
+
+
+def test_a_configuration_that_its_own_check_refuses_is_named(monkeypatch, tmp_path):
+    class Bounded(AffineCoupling):
+        def __init__(self, network, dtype=tf.float32, bound=1.0):
+            super().__init__(network, dtype)
+            assert bound > 0
+
+    module = types.ModuleType("bounded_couplings")
+    module.Bounded = Bounded
+    monkeypatch.setitem(sys.modules, "bounded_couplings", module)
+    monkeypatch.setitem(COUPLINGS, "bounded", "bounded_couplings:Bounded")
+    file = tmp_path / "bounded.json"
+    file.write_text('{"n_levels": 2, "coupling": "bounded", "bound": "wide"}')
+    with user_error(f"fit: {file}: bound = 'wide': '>' not supported"):
+        calibrate(numbers, SENTENCES, flow_model_config=file)
 
 
 def test_a_metric_without_pairs_is_an_error():
