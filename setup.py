@@ -47,7 +47,13 @@ setup(
     packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
     package_data={
         "glow": ["configs/*.json", "py.typed"],
-        "bert_flow_tf": ["sample_data/**", "original/*.json", "model/*.md", "py.typed"],
+        "bert_flow_tf": [
+            "sample_data/**",
+            "original/*.html",
+            "original/*.json",
+            "model/*.md",
+            "py.typed",
+        ],
     },
     python_requires=">=3.10,<3.14",
     install_requires=[
@@ -82,10 +88,18 @@ setup(
         # For `calibrate` and `fit --sentence_transformer`; no earlier version was tried.
         "sentence-transformers": ["sentence-transformers>=6", "torch"],
         "faiss": ["faiss-cpu"],
+        # For `--plot`.
+        "plots": ["matplotlib>=3.8"],
+        # For `analyses`.
+        "analyses": ["rapidfuzz>=3", "wordfreq>=3"],
         # For `encode-folder --workers` and `launch`; no other version was tried.
         "scale": ["ray[train]~=2.60.0"],
         # For `export --format onnx`; onnxruntime checks what was written.
         "onnx": ["tf2onnx>=1.17", "onnx>=1.14", "onnxruntime"],
+        # For `open_export` and `--backend`. Without TensorFlow, in an environment of their own: see
+        # docs/serving.md.
+        "runtime": ["numpy", "tokenizers>=0.22.1", "onnxruntime>=1.14"],
+        "openvino": ["openvino>=2024.4"],
         "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
         "dev": [
             "pytest",

@@ -27,13 +27,9 @@ import os
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
-from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.original.recipe import (
     EMBEDDING_TYPES,
@@ -44,12 +40,10 @@ from bert_flow_tf.original.recipe import (
     run_stages,
     table,
 )
+from bert_flow_tf.plots import plane, save
 from bert_flow_tf.sample_data import wordnet
 from bert_flow_tf.table import Entry, Table, number
 from bert_flow_tf.training.settings import PretrainSettings
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _VARIABLES = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
 _SIDES = ("without flow", "with flow")
@@ -119,14 +113,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             cosines = [measure_isotropy(found).mean_cosine for found in sides]
             rows.append([plain.title, *map(number, cosines)])
             if plain.title == "MLM, avg":
-                titles = (
-                    f"{words}: mean cosine {cosine:.2f}"
-                    for words, cosine in zip(_SIDES, cosines, strict=True)
-                )
-                with new_file(folder / "effect.png") as part:
-                    cone_figure(dict(zip(titles, sides, strict=True))).savefig(
-                        part, format="png", dpi=150
-                    )
+                save(plane(dict(zip(_SIDES, sides, strict=True))), folder / "effect.png")
         print(
             f"\n{Table(('mean cosine of random sentences', *_SIDES), rows).to_text()}\n\nwritten: "
             f"{folder}/effect.png"
@@ -134,35 +121,6 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         print(f"\nThe paper's Spearman with the flow, BERT-base on the STS Benchmark: {_PAPER}.")
 
     return command_line(work, __doc__, arguments)
-
-
-def cone_figure(sides: Mapping[str, np.ndarray]) -> "Figure":
-    """Draw embeddings' first two singular directions, a panel per name.
-
-    A narrow cone is a cloud far from the centre; directions that fill the space surround the
-    centre.
-    """
-    from matplotlib.figure import Figure
-
-    angles = np.linspace(0, 2 * np.pi, 200)
-    figure = Figure(figsize=(4.2 * len(sides), 4.5), layout="constrained")
-    for panel, (name, embeddings) in zip(
-        figure.subplots(1, len(sides), sharey=True), sides.items(), strict=True
-    ):
-        unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
-        points = unit @ np.linalg.svd(unit, full_matrices=False)[2][:2].T
-        # A singular vector's sign is arbitrary; without this rule another machine might mirror the
-        # figure.
-        x, y = (points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)).T
-        panel.plot(np.cos(angles), np.sin(angles), color="grey", linewidth=0.8)
-        panel.scatter(x, y, s=5, alpha=0.35, linewidths=0, color="#0072B2")
-        panel.set(
-            xlabel="First singular direction",
-            ylabel="Second singular direction",
-            title=name,
-            aspect="equal",
-        )
-    return figure
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bert_flow_tf.calibration.any_encoder import calibrate, compare, load_calibration
     from bert_flow_tf.calibration.settings import FitSettings
     from bert_flow_tf.errors import UserError
+    from bert_flow_tf.runtime.model import open_export
     from bert_flow_tf.scale.settings import ShardSettings
     from bert_flow_tf.training.settings import PretrainSettings
     from glow.calibrator import FlowCalibrator
@@ -30,6 +31,7 @@ _MODULES = {
     "calibrate": "bert_flow_tf.calibration.any_encoder",
     "compare": "bert_flow_tf.calibration.any_encoder",
     "load_calibration": "bert_flow_tf.calibration.any_encoder",
+    "open_export": "bert_flow_tf.runtime.model",
 }
 __all__ = [
     "BertFlow",
@@ -42,6 +44,7 @@ __all__ = [
     "calibrate",
     "compare",
     "load_calibration",
+    "open_export",
 ]
 
 

@@ -13,6 +13,7 @@ from absl import logging
 
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.base import CalibratedEncoder, checked_with_metric
+from bert_flow_tf.calibration.history import saved_history
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.settings import FitSettings
@@ -21,21 +22,18 @@ from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.records import Scores, model_in_words
-from bert_flow_tf.evaluation.similarities import (
-    ENCODE_PRECISIONS,
-    FUNCTIONS,
-    embeddings_of,
-    quantized,
-    similarities,
-)
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_encoder, pooling_code
-from bert_flow_tf.model.embedder import DOCUMENT_PROMPTS, Embedder, warn_if_harmful
+from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.records import ModelRecord
+from bert_flow_tf.runtime.model import ExportedModel
+from bert_flow_tf.runtime.sentence_model import Sentences, check_choices
+from bert_flow_tf.runtime.similarities import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
+from bert_flow_tf.serving.backends import TENSORFLOW, open_backend
 from bert_flow_tf.serving.formats import ExportSettings
 from bert_flow_tf.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.training.settings import PretrainSettings
@@ -43,7 +41,6 @@ from bert_flow_tf.training.settings import PretrainSettings
 if TYPE_CHECKING:
     from bert_flow_tf.serving.export import Exported
 
-Sentences = str | Iterable[str]
 Self = TypeVar("Self", bound="BertFlow")
 
 
@@ -69,7 +66,7 @@ class BertFlow(CalibratedEncoder, Embedder):
 
     Attributes:
       history_: `calibration.history.History` of the last `fit` or `fit_dataset`; after
-        `from_pretrained`, its `verdict`, or None.
+        `from_pretrained`, its losses and its `verdict`, or None.
     """
 
     @classmethod
@@ -83,6 +80,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         low_dim: int = -1,
         sentence_embedding_type: str | None = None,
         dtype: str = DTYPES[0],
+        truncate_dim: int | None = None,
     ) -> Self:
         """Return a `BertFlow` that has an encoder but no flow.
 
@@ -95,6 +93,7 @@ class BertFlow(CalibratedEncoder, Embedder):
           max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the
             encoder's own, or its number of positions, at most 256.
           low_dim: see `encoder.pooling.reduce_dimension`.
+          truncate_dim: number of leading channels to keep; None keeps all.
 
         Raises:
           UserError: the encoder cannot be found or read, or an argument is invalid.
@@ -121,24 +120,68 @@ class BertFlow(CalibratedEncoder, Embedder):
             max_seq_length=max_seq_length,
             low_dim=low_dim,
         )
-        return cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
+        made = cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
+        made.truncate_dim = truncate_dim
+        return made
 
     @classmethod
     def demo(cls: type[Self], **options: Any) -> Self:
         """Return `from_hub("demo")`, all-MiniLM-L6-v2; the first call downloads it."""
         return cls.from_hub("demo", **options)
 
+    @overload
     @classmethod
     def from_pretrained(
-        cls: type[Self], path: str | os.PathLike, *, dtype: str = DTYPES[0], warm_up: bool = False
-    ) -> Self:
+        cls: type[Self],
+        path: str | os.PathLike,
+        *,
+        dtype: str = ...,
+        warm_up: bool = ...,
+        truncate_dim: int | None = ...,
+    ) -> Self: ...
+    @overload
+    @classmethod
+    def from_pretrained(
+        cls: type[Self],
+        path: str | os.PathLike,
+        *,
+        backend: Literal["onnx", "openvino"],
+        dtype: str = ...,
+        warm_up: bool = ...,
+        truncate_dim: int | None = ...,
+    ) -> ExportedModel: ...
+    @classmethod
+    def from_pretrained(
+        cls: type[Self],
+        path: str | os.PathLike,
+        *,
+        dtype: str = DTYPES[0],
+        warm_up: bool = False,
+        truncate_dim: int | None = None,
+        backend: str = TENSORFLOW,
+    ) -> Self | ExportedModel:
         """Load a saved model, a Hub model, a run or a checkpoint.
 
         `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
         checkpoint's prefix. With `warm_up`, some texts are encoded, so that the first request does
-        not wait for a second while TensorFlow traces. Raises `UserError` if it cannot be read, or
-        if the run has not finished.
+        not wait for a second while TensorFlow traces. `truncate_dim` is the number of leading
+        channels to keep, by default as saved. With the backend "onnx" or "openvino", a saved model
+        becomes a `runtime.model.ExportedModel`, which encodes and does not learn, see
+        `serving.backends.open_backend`. Raises `UserError` if it cannot be read, or if the run has
+        not finished.
         """
+        if backend != TENSORFLOW:
+            return open_backend(
+                path,
+                backend,
+                lambda: cls.from_pretrained(path, truncate_dim=truncate_dim),
+                dtype=dtype,
+                truncate_dim=truncate_dim,
+            )
+        if truncate_dim is not None:
+            loaded = cls.from_pretrained(path, dtype=dtype, warm_up=warm_up)
+            loaded.truncate_dim = truncate_dim
+            return loaded
         if warm_up:
             loaded = cls.from_pretrained(path, dtype=dtype)
             for texts in (["word"], ["word", "two words"] * 16):
@@ -166,18 +209,14 @@ class BertFlow(CalibratedEncoder, Embedder):
         loaded.prompts = saved.prompts
         loaded.default_prompt_name = saved.default_prompt_name
         loaded.similarity_fn_name = saved.similarity_fn_name
-        loaded.history_ = saved.model.flow.verdict if saved.model.flow else None
+        verdict = saved.model.flow.verdict if saved.model.flow else None
+        loaded.history_ = saved_history(folder, verdict)
         return loaded
 
     load = from_pretrained
 
     def get_max_seq_length(self) -> int:
         return self.max_seq_length
-
-    def get_embedding_dimension(self) -> int:
-        return self.embedding_size
-
-    get_sentence_embedding_dimension = get_embedding_dimension
 
     def __repr__(self) -> str:
         learned = self.record.flow
@@ -243,7 +282,7 @@ class BertFlow(CalibratedEncoder, Embedder):
             CPUs.
           show_progress_bar: None shows it on a terminal only.
           precision: "int8", "uint8", "binary" or "ubinary", see
-            `evaluation.similarities.quantized`.
+            `runtime.similarities.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
           output_value: only the default is supported.
@@ -251,23 +290,20 @@ class BertFlow(CalibratedEncoder, Embedder):
           normalize_embeddings: True scales embeddings to norm 1; False leaves the encoder's own
             setting, `normalizes`.
           truncate_dim: number of leading channels to keep, of an encoder's normalized embeddings,
-            too; None keeps all.
+            too; None for the model's own `truncate_dim`.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
         """
-        for name, value, expected in (
-            ("device", device, (None,)),
-            ("output_value", output_value, ("sentence_embedding",)),
-            ("precision", precision, ENCODE_PRECISIONS),
-            ("prompt_name", prompt_name, (None, *self.prompts)),
-            ("truncate_dim", truncate_dim, (None, *range(1, self.embedding_size + 1))),
-        ):
-            if value not in expected or isinstance(value, bool | float):
-                listed = expected if len(expected) < 9 else (*expected[:2], "…", expected[-1])
-                raise ArgumentError(
-                    f"{name}: found {value!r}, expected {', '.join(map(str, listed))}"
-                )
+        check_choices(
+            {
+                "device": (device, (None,)),
+                "output_value": (output_value, ("sentence_embedding",)),
+                "precision": (precision, ENCODE_PRECISIONS),
+                "prompt_name": (prompt_name, (None, *self.prompts)),
+            }
+        )
+        self.check_truncate_dim(truncate_dim)
         prompt = self._prompt(prompt_name) if prompt is None else prompt
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
@@ -276,33 +312,16 @@ class BertFlow(CalibratedEncoder, Embedder):
         found = self._embedding_batcher.encode(
             sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
         )
-        # An encoder's `Normalize` comes before the truncation, as in sentence-transformers.
-        found = self.scaled(found)[:, :truncate_dim]
-        if normalize_embeddings:
-            found = self.scaled(found, True)
+        found = self.finished(found, normalize_embeddings or None, truncate_dim)
         found = quantized(np.asarray(found), precision)
         result = found[0] if single else found
         if convert_to_tensor or (single and not convert_to_numpy):
             return tf.constant(result)
         return result if convert_to_numpy else [tf.constant(one) for one in found]
 
-    def encode_query(self, sentences: Sentences, **options: Any) -> Any:
-        """Call `encode` with the prompt named "query", if there is one."""
-        return self._encode_with(("query",), sentences, options)
-
-    def encode_document(self, sentences: Sentences, **options: Any) -> Any:
-        """Call `encode` with the prompt named "document", "passage" or "corpus", if any."""
-        return self._encode_with(DOCUMENT_PROMPTS, sentences, options)
-
-    def _encode_with(
-        self, names: Sequence[str], sentences: Sentences, options: dict[str, Any]
-    ) -> Any:
-        if options.get("prompt_name") is None and options.get("prompt") is None:
-            options["prompt"] = next(
-                (self.prompts[name] for name in names if name in self.prompts), ""
-            )
-        return self.encode(sentences, **options)
-
+    # The base class of calibrations, which comes first, only declares these two.
+    encode_query = Embedder.encode_query
+    encode_document = Embedder.encode_document
     # The base class of calibrations, which comes first, reduces nothing.
     reduce = Embedder.reduce
 
@@ -384,32 +403,6 @@ class BertFlow(CalibratedEncoder, Embedder):
         """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
         return self.require_flow("sample").sample(n, seed).numpy()
 
-    def similarity(self, a: Any, b: Any) -> np.ndarray:
-        """Return the cosines, float32 [n, m], of sentences or embeddings.
-
-        `similarity_fn_name` selects another function. Raises `UserError` if the widths differ.
-        """
-        return similarities(self.similarity_fn_name, *self._embed_both(a, b))
-
-    def similarity_pairwise(self, a: Any, b: Any) -> np.ndarray:
-        """Return the similarity of each pair of rows, float32 [n]."""
-        a, b = self._embed_both(a, b)
-        if len(a) != len(b):
-            raise UserError(
-                f"similarity_pairwise: found {len(a)} and {len(b)} rows, expected the same number"
-            )
-        return FUNCTIONS[self.similarity_fn_name](a, b)
-
-    def _embed_both(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-        a = embeddings_of(a, "a", self.encode)
-        b = embeddings_of(b, "b", self.encode)
-        if a.shape[1] != b.shape[1]:
-            raise UserError(
-                f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same "
-                "number"
-            )
-        return a, b
-
     def evaluate(self, on: Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
         """Return the scores that `bert-flow evaluate` prints.
 
@@ -429,30 +422,6 @@ class BertFlow(CalibratedEncoder, Embedder):
     def transform(self, X: Iterable[str]) -> np.ndarray:
         """Return `encode(X)`, as a step of a scikit-learn pipeline."""
         return self.encode(X)
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        """The prompts by name, for `encode`'s `prompt_name`."""
-        return self._prompts
-
-    @prompts.setter
-    def prompts(self, prompts: dict[str, str]) -> None:
-        if not all(isinstance(one, str) for pair in prompts.items() for one in pair):
-            raise ArgumentError(f"prompts: found {prompts}, expected a dict of texts by name")
-        self._prompts = dict(prompts)
-
-    @property
-    def similarity_fn_name(self) -> str:
-        """The similarity function: "cosine", "dot", "euclidean" or "manhattan"."""
-        return self._similarity_fn_name
-
-    @similarity_fn_name.setter
-    def similarity_fn_name(self, name: str) -> None:
-        if name not in FUNCTIONS:
-            raise ArgumentError(
-                f"similarity_fn_name: found {name!r}, expected {', '.join(FUNCTIONS)}"
-            )
-        self._similarity_fn_name = name
 
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}
@@ -575,6 +544,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         normalize: bool = ExportSettings.normalize,
         low_dim: int | None = ExportSettings.low_dim,
         max_seq_length: int | None = ExportSettings.max_seq_length,
+        truncate_dim: int | None = ExportSettings.truncate_dim,
         dtype: str = ExportSettings.dtype,
         overwrite: bool = False,
     ) -> "Exported":
@@ -585,11 +555,13 @@ class BertFlow(CalibratedEncoder, Embedder):
         Args:
           out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder
             per version.
-          format: "savedmodel" (for TensorFlow Serving), "sentence-transformers" or "onnx".
+          format: "savedmodel" (for TensorFlow Serving), "sentence-transformers", "onnx" or
+            "openvino".
           version: positive; None for the next one. SavedModel only.
           normalize: True to scale every embedding to norm 1 (not those before the flow).
           low_dim: see `encoder.pooling.reduce_dimension`; None for the model's own.
           max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
+          truncate_dim: number of leading channels to keep; None for the model's own.
           dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel
             only.
           overwrite: True to replace this version or folder; a server that has loaded it keeps it.

@@ -19,11 +19,13 @@ _GROUPS = {
         "encode-folder": "Write the embeddings of many files.",
         "similarity": "Print the cosine of two sentences, or of pairs.",
         "search": "Find sentences that are similar to a query.",
+        "threshold": "Find the cosine that few random pairs exceed.",
         "duplicates": "Group the rows of a file that say nearly the same.",
     },
     "Evaluate": {
         "evaluate": "Score embeddings on similarity tasks.",
         "compare": "Compare calibrations on your sentences and pairs.",
+        "analyses": "Analyse edit distance and word frequency, as the paper.",
         "isotropy": "Measure how evenly embeddings fill their space.",
         "reproduce": "Train and score rows of the paper's tables.",
         "report": "Compare results with the paper, in tables.",

@@ -45,19 +45,6 @@ class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
     fine_tuning: Training | None = None  # None for an encoder as published
 
 
-class Threshold(msgspec.Struct, frozen=True, kw_only=True):
-    """The cosine that a share of random pairs exceeds, see `calibration.thresholds`."""
-
-    false_matches: float
-    cosine: float
-    low: float  # The bootstrap 95 % interval goes from `low` to `high`.
-    high: float
-    sentences: Count
-
-    def __str__(self) -> str:
-        return f"{self.cosine:.3f} (95 %: {self.low:.3f} to {self.high:.3f})"
-
-
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The claim about a calibration, by pairs or else the witness."""
 
@@ -75,6 +62,7 @@ WHITENED_FLOW = "whitened-flow"
 class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: GlowConfig | None  # None for an affine map
     training: Training
+    output_size: Count | None = None  # channels after it; None for as many as before it
     verdict: Verdict | None = None  # None if nothing was measured
 
     @property
@@ -99,6 +87,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
     pooling_code: str | msgspec.UnsetType = msgspec.UNSET
     max_seq_length: Positive  # in word pieces; longer sentences are cut
     low_dim: int = -1  # number of channels after averaging neighbours, if positive
+    truncate_dim: Positive | None = None  # number of leading channels that are kept; None for all
     flow: CalibrationRecord | None = None
     # of the run; None for an encoder without run, and in a run's own `config.json`
     checkpoint: str | None = None

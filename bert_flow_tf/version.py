@@ -1,3 +1,5 @@
 """The version, which every room may import."""
 
 __version__ = "0.1.0"
+# Increase this when a file's format changes; the demo encoder's folder is named after it.
+FORMAT_VERSION = 3

@@ -20,16 +20,20 @@ Forward = Callable[[tf.Tensor], tf.Tensor]
 
 
 class Calibration(Protocol):
-    """A map of embeddings [..., event_size] to the same width."""
+    """A map of embeddings [..., event_size] to [..., output_size]."""
 
     event_size: int
+
+    @property
+    def output_size(self) -> int:
+        """The number of channels of `forward`'s result."""
 
     @property
     def variables_by_path(self) -> dict[str, tf.Variable]:
         """The variables by name."""
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:
-        """Return the calibrated embeddings [..., D] of `u` [..., D]."""
+        """Return the calibrated embeddings [..., d] of `u` [..., D]."""
 
     def dense_layers(self) -> list[DenseLayer]:
         """Return `forward` as dense layers; raise `ValueError` if none compute it."""
@@ -42,10 +46,19 @@ class Calibration(Protocol):
 
 
 class AffineMap(tf.Module):
-    """Map embeddings `u [..., D]` to `(u - mean) @ matrix`, without a density.
+    """Map embeddings `u [..., D]` to `(u - mean) @ matrix` [..., d], without a density.
 
     Li et al. 2020, section 4.3, compare the flow with standard normalization (SN) and with nulling
     away the top singular vectors (NATSV). Whitening is by Su et al. 2021.
+
+        >>> half = AffineMap(4, mean=np.ones(4), matrix=np.eye(4)[:, :2])
+        >>> half.output_size
+        2
+
+    Args:
+      event_size: D.
+      mean: [D]; by default zeros.
+      matrix: [D, d]; by default the identity.
     """
 
     def __init__(
@@ -58,6 +71,7 @@ class AffineMap(tf.Module):
         self._matrix = tf.Variable(
             np.eye(event_size) if matrix is None else matrix, dtype=self.dtype
         )
+        self.output_size = int(self._matrix.shape[1])
 
     @property
     def variables_by_path(self) -> dict[str, tf.Variable]:
@@ -65,18 +79,15 @@ class AffineMap(tf.Module):
         return {"mean": self._mean, "matrix": self._matrix}
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:
-        """Return the calibrated embeddings [..., D] of `u` [..., D]."""
+        """Return the calibrated embeddings [..., d] of `u` [..., D]."""
         return (u - self._mean) @ self._matrix
 
     def dense_layers(self) -> list[DenseLayer]:
-        """Return `forward` as two dense layers."""
+        """Return `forward` as one dense layer, whose bias is computed in float64."""
         mean, matrix = (
             np.asarray(variable.numpy(), np.float64) for variable in (self._mean, self._matrix)
         )
-        return [
-            DenseLayer(np.eye(self.event_size), -mean),
-            DenseLayer(matrix, np.zeros(self.event_size)),
-        ]
+        return [DenseLayer(matrix, -mean @ matrix)]
 
     def folded(self) -> None:
         """Return None, because `forward` is only two operations."""

@@ -120,6 +120,7 @@ class Glow(tf.Module):
         self.find_network()
         self._seed = seed
         self.event_size = event_size
+        self.output_size = event_size
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
         with _refuse_variables_outside(parameters):

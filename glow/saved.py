@@ -19,7 +19,7 @@ from glow.whitened import Flow, WhitenedFlow
 
 CONFIG_FILE = "calibration.json"
 ARRAYS_FILE = "calibration.npz"
-_OPSET = 18
+_OPSET = 15
 
 
 def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> None:
@@ -28,6 +28,7 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
     config = getattr(calibration, "config", None)
     values = {
         "event_size": calibration.event_size,
+        "output_size": calibration.output_size,
         "config": None if config is None else config.to_dict(),
         "whitened": isinstance(calibration, WhitenedFlow),
     }
@@ -84,16 +85,22 @@ def read_variables(path: str | os.PathLike, calibration: Calibration) -> None:
 
 
 def new_calibration(
-    config: GlowConfig | None, event_size: int, *, is_whitened: bool, seed: int = 0
+    config: GlowConfig | None,
+    event_size: int,
+    *,
+    is_whitened: bool,
+    output_size: int | None = None,
+    seed: int = 0,
 ) -> Calibration:
     """Return a calibration with initial values.
 
     Args:
       config: of the flow; None for an affine map.
+      output_size: of an affine map; by default `event_size`.
       is_whitened: True for a flow behind a whitening.
     """
     if config is None:
-        return AffineMap(event_size)
+        return AffineMap(event_size, matrix=np.eye(event_size, output_size))
     flow = Glow(config, event_size, seed=seed)
     return WhitenedFlow(AffineMap(event_size), flow) if is_whitened else flow
 
@@ -107,8 +114,9 @@ def read_calibration(folder: str | os.PathLike) -> Calibration:
         calibration = new_calibration(
             None if config is None else GlowConfig(**config),
             int(values["event_size"]),
-            # Folders of the first versions have no such key.
+            # Folders of the first versions have no such keys.
             is_whitened=values.get("whitened", False),
+            output_size=values.get("output_size"),
         )
         path = path.with_name(ARRAYS_FILE)
         read_variables(path, calibration)
@@ -155,7 +163,7 @@ def export_calibration(calibration: Calibration, path: str | os.PathLike) -> Non
 
     - `.npz`: `kernel_i` [in, out], `bias_i` [out] and `slope_i` of layer i: `y = x @ kernel +
       bias`, where negative values of y are multiplied by the slope.
-    - `.onnx`: `embedding`, float32 [n, D], becomes `calibrated_embedding`, float32 [n, D].
+    - `.onnx`: `embedding`, float32 [n, D], becomes `calibrated_embedding`, float32 [n, d].
 
     Raises:
       ValueError: the path has another ending, or the couplings have no dense layers.

@@ -26,20 +26,21 @@ class WhitenedFlow(tf.Module):
       flow: learned on what `whitening` returns, of the same width.
 
     Attributes:
-      event_size: D.
+      event_size, output_size: D.
       config: the flow's configuration.
     """
 
     def __init__(self, whitening: AffineMap, flow: Glow) -> None:
         super().__init__(name="whitened_flow")
-        if whitening.event_size != flow.event_size:
-            raise ValueError(
-                f"flow: found {flow.event_size} channels, expected the whitening's "
-                f"{whitening.event_size}"
-            )
+        for size in (whitening.output_size, flow.event_size):
+            if size != whitening.event_size:
+                raise ValueError(
+                    f"flow: found {size} channels, expected the whitening's {whitening.event_size}"
+                )
         self.whitening = whitening
         self.flow = flow
         self.event_size = flow.event_size
+        self.output_size = flow.output_size
         self.config: GlowConfig = flow.config
         self.dtype = flow.dtype
 
@@ -95,10 +96,10 @@ class WhitenedFlow(tf.Module):
 
     def dense_layers(self) -> list[DenseLayer]:
         """Return `forward` as dense layers; raise `ValueError` if none compute the flow."""
-        centred, rotated = self.whitening.dense_layers()
+        (rotated,) = self.whitening.dense_layers()
         # The flow's first layer only adds the first actnorm's shift.
         shift, *others = self.flow.dense_layers()
-        return [centred, DenseLayer(rotated.kernel, rotated.bias + shift.bias), *others]
+        return [DenseLayer(rotated.kernel, rotated.bias + shift.bias), *others]
 
     def folded(self) -> FoldedFlow | None:
         """Return a `FoldedFlow` of the variables, or None without such a form."""

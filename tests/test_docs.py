@@ -5,13 +5,10 @@ import json
 import pathlib
 import re
 import shlex
-import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from benchmarks import paper_analyses
 from bert_flow_tf import BertFlow, sample_data
 from bert_flow_tf.calibration import flow_training, history, learning
 from bert_flow_tf.commands.fit import fit
@@ -21,7 +18,7 @@ from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.settings import flag_fields
 from glow import FlowCalibrator, optimizer
 from tests.bert_flow_tf import small_runs
-from tests.refusals import refusal, succeeds
+from tests.refusals import succeeds
 from tests.small_bert import write_small_bert
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -156,13 +153,6 @@ def test_any_matrix_is_calibrated(workplace):
 
 def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
     run_commands("reproduce")
-
-
-def test_paper_analyses_without_wordfreq_is_one_line(workplace, monkeypatch):
-    assert CliRunner().invoke(paper_analyses.main, ["--help"]).exit_code == 0
-    monkeypatch.setitem(sys.modules, "wordfreq", None)
-    outcome = CliRunner().invoke(paper_analyses.main, [str(sample_glue_dir())])
-    assert "wordfreq" in refusal(outcome.exit_code, outcome.stderr)
 
 
 def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):

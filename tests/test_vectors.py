@@ -17,7 +17,7 @@ _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _
 def test_both_libraries_find_the_nearest(documented_encoder_dir, require, tmp_path, monkeypatch):
     require("faiss")
     require("hnswlib")
-    assert list(_SNIPPETS) == ["faiss", "hnswlib", "folder", "parquet"]
+    assert list(_SNIPPETS) == ["faiss", "hnswlib", "folder", "parquet", "index"]
     monkeypatch.chdir(tmp_path)
     small_runs.write_sentences(tmp_path / "sentences.txt", 100)
     sentences = (tmp_path / "sentences.txt").read_text().splitlines()
@@ -35,3 +35,9 @@ def test_both_libraries_find_the_nearest(documented_encoder_dir, require, tmp_pa
     np.testing.assert_allclose(
         index.reconstruct_n(len(sentences), len(sentences)), names["vectors"], atol=1e-6
     )
+    exec(_SNIPPETS["index"].replace("64", "8"), names)
+    z = names["calibrated"].encode([*sentences, "A boat."])
+    assert z.shape == (101, 8)
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    expected = np.sort(z[:-1] @ z[-1])[::-1][:3]
+    np.testing.assert_allclose(names["cosines"][0], expected, atol=1e-5)

@@ -97,10 +97,8 @@ class Whitening(AffineMethod):
 
     def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         width = x.shape[1]
-        kept = self.directions or width
+        kept = kept_directions(self.directions, width, "whitening")
         name = "whitening" if self.directions is None else f"whitening-{kept}"
-        if kept > width:
-            raise ValueError(f"found {name}, expected at most the {width} channels")
         rows = len(distinct_rows(x))
         if rows <= width:
             expected = f"expected more than the {width} channels, or soft-whitening-0.1"
@@ -119,13 +117,19 @@ class SoftWhitening(AffineMethod):
     """Whitening with `softness` times the mean eigenvalue added to all of them.
 
     No direction becomes 0, and the rows may be fewer than the channels.
+
+    Args:
+      directions: as `Whitening`'s.
     """
 
     softness: float
+    directions: int | None = None
 
     def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        name = f"soft-whitening-{self.softness:g}"
+        kept = kept_directions(self.directions, x.shape[1], name)
         found = spectrum(x)
-        return found.mean, whitening_matrix(found, self.softness)
+        return found.mean, whitening_matrix(found, self.softness)[:, :kept]
 
 
 class FullRankWhitening(AffineMethod):
@@ -168,6 +172,24 @@ def whitening_matrix(found: Spectrum, softness: float = 0.0) -> np.ndarray:
     kept = bool(softness) | (np.sqrt(found.values) > found.negligible)
     safe = np.where(kept, found.values, 1.0)
     return found.vectors * (kept / np.sqrt(safe + softness * found.values.mean()))
+
+
+def kept_directions(directions: int | None, width: int, name: str) -> int:
+    """Return the number of directions to keep; raise `ValueError` if above `width`."""
+    kept = directions or width
+    if kept > width:
+        raise ValueError(f"found {name}-{kept}, expected at most the {width} channels")
+    return kept
+
+
+def cosine_directions(x: np.ndarray) -> np.ndarray:
+    """Return orthonormal directions [D, D], those that explain cosines first.
+
+    They are the right singular vectors of the rows [n, D], scaled to norm 1. The mean stays,
+    because cosines of centred rows are others.
+    """
+    u = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30)
+    return np.linalg.eigh(u.T @ u)[1][:, ::-1]
 
 
 def distinct_rows(x: np.ndarray) -> np.ndarray:

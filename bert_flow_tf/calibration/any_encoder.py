@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.base import CalibratedEncoder
 from bert_flow_tf.calibration.comparison import Comparison
-from bert_flow_tf.calibration.history import History
+from bert_flow_tf.calibration.history import History, saved_history
 from bert_flow_tf.calibration.judgement import Pairs
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
@@ -29,8 +29,9 @@ from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.embedder import current_record, record_of_own, warn_if_harmful
-from bert_flow_tf.records import CalibrationRecord, Result, Training, Verdict, made_by
+from bert_flow_tf.records import CalibrationRecord, Result, Training, made_by
 from bert_flow_tf.settings import suggesting_arguments
+from bert_flow_tf.training.losses import write_losses
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
 from glow.saved import (
     check_exportable,
@@ -63,8 +64,8 @@ class Calibrated(CalibratedEncoder):
       encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
       calibration: the flow or affine map.
       record: its method, configuration and training.
-      history_: `calibration.history.History` of `calibrate`, or its `verdict` after
-        `load_calibration`.
+      history_: `calibration.history.History` of `calibrate`; after `load_calibration`, its
+        losses and its `verdict`.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Calibrated(CalibratedEncoder):
         encoder: Encoder,
         calibration: Calibration | None,
         record: CalibrationRecord,
-        history: History | Verdict | None,
+        history: History | None,
         *,
         normalize: bool = False,
     ) -> None:
@@ -95,7 +96,7 @@ class Calibrated(CalibratedEncoder):
         self,
         calibration: Calibration | None,
         record: CalibrationRecord,
-        history: History | Verdict | None,
+        history: History | None,
     ) -> None:
         self._calibration = calibration
         self.record = record
@@ -121,7 +122,7 @@ class Calibrated(CalibratedEncoder):
         return _encode(self.encoder, sentences)
 
     def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return calibrated embeddings, float32 [n, D], or [D] for one string.
+        """Return calibrated embeddings, float32 [n, d], or [d] for one string.
 
         The options are those of the encoder's own `encode`.
         """
@@ -148,7 +149,7 @@ class Calibrated(CalibratedEncoder):
         return found[0] if single else found
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
-        """Return the encoder's embeddings [n, D] calibrated, float32 [n, D]."""
+        """Return the encoder's embeddings [n, D] calibrated, float32 [n, d]."""
         z = forward_rows(self._forward, _array(embeddings, self.calibration.event_size))
         return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
 
@@ -159,6 +160,7 @@ class Calibrated(CalibratedEncoder):
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
             write_calibration(new, self.calibration)
             write_json(new / RECORD_FILE, self._saved())
+            write_losses(new, self.recorded_losses)
         return pathlib.Path(folder)
 
     def export(
@@ -198,9 +200,10 @@ class Calibrated(CalibratedEncoder):
         return path
 
     def faiss_transform(self) -> Any:
-        """Return an affine calibration as `faiss.LinearTransform`.
+        """Return an affine calibration as a transform for `faiss.IndexPreTransform`.
 
-        `faiss.IndexPreTransform` takes it.
+        It is a `faiss.LinearTransform`. `normalize` is not part of it: an index that keeps cosines
+        has a `faiss.NormalizationTransform` behind it, see docs/vectors.md.
         """
         check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
         faiss: Any = importlib.import_module("faiss")
@@ -209,10 +212,10 @@ class Calibrated(CalibratedEncoder):
             raise ArgumentError(
                 f"faiss_transform: {found}, expected whitening or another affine map"
             )
-        first, last = self.calibration.dense_layers()
-        transform = faiss.LinearTransform(*last.kernel.shape, True)
-        faiss.copy_array_to_vector(np.float32(last.kernel.T).ravel(), transform.A)
-        faiss.copy_array_to_vector(np.float32(first.bias @ last.kernel), transform.b)
+        (layer,) = self.calibration.dense_layers()
+        transform = faiss.LinearTransform(*layer.kernel.shape, True)
+        faiss.copy_array_to_vector(np.float32(layer.kernel.T).ravel(), transform.A)
+        faiss.copy_array_to_vector(np.float32(layer.bias), transform.b)
         transform.is_trained = True
         return transform
 
@@ -351,9 +354,8 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
             encoder, calibration, CalibrationRecord(config=config, training=Training()), None
         )
     record = read_json(path, SavedCalibration, expected="a calibration's record")
-    return Calibrated(
-        encoder, calibration, record.flow, record.flow.verdict, normalize=record.normalize
-    )
+    history = saved_history(folder, record.flow.verdict)
+    return Calibrated(encoder, calibration, record.flow, history, normalize=record.normalize)
 
 
 def _encode(

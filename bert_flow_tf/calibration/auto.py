@@ -3,11 +3,15 @@
 docs/witness.md has the study that the bounds come from.
 """
 
+import dataclasses
+
 import numpy as np
 
 from bert_flow_tf.calibration.affine import (
     AffineMethod,
+    cosine_directions,
     distinct_rows,
+    kept_directions,
     participation_ratio,
     spectrum,
     whitening_matrix,
@@ -21,6 +25,7 @@ _LEAST_ROWS = 100
 LEFT_UNCHANGED = "left as they are"
 
 
+@dataclasses.dataclass
 class Auto(AffineMethod):
     """Soft whitening where the embeddings use few directions, else no change.
 
@@ -32,27 +37,40 @@ class Auto(AffineMethod):
 
     Neither the order of the rows nor a common scale changes the choice, and repeated rows count
     once.
+
+    Args:
+      directions: the number of channels that are kept; None for all. Soft whitening keeps the
+        directions of most variance. Embeddings that would be left alone are projected to the
+        directions that keep their cosines best, see `affine.cosine_directions`.
     """
+
+    directions: int | None = None
 
     def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = distinct_rows(x)
         rows, width = x.shape
+        kept = kept_directions(self.directions, width, "auto")
         unchanged = np.zeros(width), np.eye(width)
+        left = LEFT_UNCHANGED
+        if self.directions:
+            unchanged = np.zeros(width), cosine_directions(x)[:, :kept]
+            left = f"projected to the {kept} directions that keep cosines best"
         if rows < _LEAST_ROWS:
             expected = f"fewer than {_LEAST_ROWS} do not tell"
-            self.choice_ = f"{LEFT_UNCHANGED}: {rows} different sentences, {expected}"
+            self.choice_ = f"{left}: {rows} different sentences, {expected}"
             return unchanged
         found = spectrum(x)
         if np.sqrt(found.values.mean()) <= found.negligible:
-            self.choice_ = f"{LEFT_UNCHANGED}: they differ by rounding alone"
+            self.choice_ = f"{left}: they differ by rounding alone"
             return unchanged
         directions = participation_ratio(found.values, rows, width)
         measured = f"{rows:,} different sentences use {directions:.0f} of {width} directions"
         most = min(_MOST_DIRECTIONS, _MOST_OF_CHANNELS * width)
         if directions >= most:
-            self.choice_ = f"{LEFT_UNCHANGED}: {measured}; from {most:.0f} on, whitening can harm"
+            self.choice_ = f"{left}: {measured}; from {most:.0f} on, whitening can harm"
             return unchanged
         # With two digits, the method's name says all of it.
         softness = max(round(directions * _SOFTNESS_PER_DIRECTION, 2), 0.01)
-        self.choice_ = f"soft-whitening-{softness:g}: {measured}"
-        return found.mean, whitening_matrix(found, softness)
+        cut = f"-{kept}" if self.directions else ""
+        self.choice_ = f"soft-whitening-{softness:g}{cut}: {measured}"
+        return found.mean, whitening_matrix(found, softness)[:, :kept]

@@ -13,11 +13,12 @@ from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method, find_methods
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.records import ModelRecord, Threshold, Verdict, made_by
+from bert_flow_tf.records import ModelRecord, made_by
+from bert_flow_tf.runtime.thresholds import Threshold, threshold
 from bert_flow_tf.settings import chosen, suggesting_arguments
+from bert_flow_tf.training.losses import Losses
 
 if TYPE_CHECKING:
     from glow.calibrator import Loss
@@ -31,11 +32,12 @@ class CalibratedEncoder:
     A subclass defines how texts are encoded, with the calibration and before it.
 
     Attributes:
-      history_: `calibration.history.History` of the last `fit`; after loading, its `verdict`.
+      history_: `calibration.history.History` of the last `fit`; after loading, its losses and
+        its `verdict`.
       may_witness: True for the kinds of encoder that the study of docs/witness.md has.
     """
 
-    history_: History | Verdict | None = None
+    history_: History | None = None
     may_witness = True
     encode: Callable[..., Any]
     encode_query: Callable[..., Any]
@@ -45,6 +47,11 @@ class CalibratedEncoder:
     def reduce(self, z: np.ndarray) -> np.ndarray:
         """Return what follows the calibration of [n, D]; here, nothing."""
         return z
+
+    @property
+    def recorded_losses(self) -> Losses | None:
+        """The losses to save with the calibration; None without any."""
+        return self.history_.recorded_losses if self.history_ else None
 
     def check_method(self, method: Method) -> None:
         """Raise `ArgumentError` for a method that does not fit the encoder."""
@@ -84,10 +91,11 @@ class CalibratedEncoder:
         Args:
           sentences: a repeated sentence counts each time.
           y: ignored; scikit-learn's pipelines pass it.
-          method: "flow"; "auto", see `calibration.auto`; "whitened-flow", a flow learned behind a
-            whitening; "whitening[-D]", "soft-whitening-E", "sn", "natsv-K" or "sn+natsv-K", see
-            `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, such as
-            `PCA(128, whiten=True)` or a `glow.FlowCalibrator`.
+          method: "flow"; "auto[-D]", see `calibration.auto`; "whitened-flow", a flow learned behind
+            a whitening; "whitening[-D]", "soft-whitening-E[-D]", "sn", "natsv-K" or "sn+natsv-K",
+            see `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, as
+            `PCA(128, whiten=True)` or a `glow.FlowCalibrator`. D is the number of channels that the
+            calibrated embeddings have.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
             first for graded scores, and the others for labels 0 and 1.
@@ -184,7 +192,7 @@ class CalibratedEncoder:
         )
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `calibration.thresholds`."""
+        """Return the cosine that few random pairs exceed, see `runtime.thresholds`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:

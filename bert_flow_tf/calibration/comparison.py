@@ -24,6 +24,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       disagreement: see `judgement.Judgement`; "" where the measures agree.
       witness, witness_claim, mean_cosine, threshold: on held-out sentences, see `Witness` and
         `Threshold`.
+      cosine_counts: of the same sentences' pairs, see `evaluation.isotropy.Isotropy`.
       verdict: by the pairs, else by the witness.
       choice: what `auto` chose.
     """
@@ -42,6 +43,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     threshold: float | None = None
     verdict: str | None = None
     choice: str = ""
+    cosine_counts: list[int] = []
 
 
 class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
@@ -105,6 +107,7 @@ def figures_of(method: str, history: History, *, is_after: bool) -> Compared:
         threshold=history.thresholds[is_after].cosine if history.thresholds else None,
         verdict=history.verdict.claim if is_after and history.verdict else None,
         choice=history.choice if is_after else "",
+        cosine_counts=isotropy.cosine_counts if isotropy else [],
     )
 
 
@@ -198,10 +201,12 @@ def comparison_table(result: Comparison, published: Mapping[str, float] | None =
 
 def _cells(row: Compared, before: float | None, published: float | None) -> list[Entry]:
     interval = ""
+    bounds: dict[str, float] = {}
     change = row.change
     if row.interval:
         low, high = (100 * bound for bound in row.interval)
         interval = f"95 %: {low:+.2f} to {high:+.2f}"
+        bounds = {"low": low, "high": high}
     if row.interval and change is None and row.spearman and before:
         # Records of the first versions have no change; their intervals are Spearman's.
         change = row.spearman - before
@@ -209,10 +214,12 @@ def _cells(row: Compared, before: float | None, published: float | None) -> list
     return [
         row.method,
         x100(row.spearman),
-        number(None if change is None else 100 * change, sign="+", note=interval),
+        number(None if change is None else 100 * change, sign="+", note=interval, parts=bounds),
         x100(row.auc),
         number(
-            None if f1 is None else 100 * f1, note="" if cut is None else f"at cosine {cut:.2f}"
+            None if f1 is None else 100 * f1,
+            note="" if cut is None else f"at cosine {cut:.2f}",
+            parts={} if cut is None else {"cosine": cut},
         ),
         x100(row.precision_if_rare),
         x100(row.witness),

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_flow_tf.calibration.judgement import Encode, Judgement, Map, Pairs, judge
-from bert_flow_tf.calibration.thresholds import threshold
 from bert_flow_tf.calibration.witness import Witness, witness
 from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
-from bert_flow_tf.records import Threshold, Verdict
+from bert_flow_tf.files.reading import AnyPath
+from bert_flow_tf.records import Verdict, made_by
+from bert_flow_tf.runtime.thresholds import Threshold, threshold
+from bert_flow_tf.training.losses import BITS, Losses, saved_losses
 
 # Fewer held-out sentences would give a poor threshold.
 ENOUGH_FOR_THRESHOLD = 200
@@ -30,6 +32,7 @@ class History:
         and after; None with fewer than 200 held-out sentences.
       choice: what the method `auto` chose, and why; "" for the others.
       held_out_losses: the held-out sentences' loss by step, likewise; empty without them.
+      saved_verdict: of a loaded model, whose measures were not saved; else None.
     """
 
     losses: np.ndarray = dataclasses.field(repr=False)
@@ -39,10 +42,13 @@ class History:
     thresholds: tuple[Threshold, Threshold] | None = None
     choice: str = ""
     held_out_losses: dict[int, float] = dataclasses.field(default_factory=dict)
+    saved_verdict: Verdict | None = None
 
     @property
     def verdict(self) -> Verdict | None:
         """The claim of the pairs, else of the witness; None without measures."""
+        if self.saved_verdict is not None:
+            return self.saved_verdict
         measure = self.judgement or self.witness
         words = str(self)
         return (
@@ -51,7 +57,31 @@ class History:
             else None
         )
 
+    @property
+    def claim(self) -> str:
+        """The verdict's claim; "not judged" without a verdict."""
+        return self.verdict.claim if self.verdict else "not judged"
+
+    @property
+    def words(self) -> str:
+        """The lines that `fit` prints."""
+        return str(self)
+
+    @property
+    def recorded_losses(self) -> Losses | None:
+        """The losses to save with a model; None without steps."""
+        if not len(self.losses):
+            return None
+        return Losses(
+            made_by=made_by("fit"),
+            unit=BITS,
+            training=dict(enumerate(self.losses.tolist(), start=1)),
+            held_out=self.held_out_losses,
+        )
+
     def __str__(self) -> str:
+        if self.saved_verdict is not None:
+            return self.saved_verdict.words
         lines = []
         if self.choice:
             lines.append(f"auto: {self.choice}")
@@ -67,6 +97,21 @@ class History:
             cosines = f"a cosine of {before} before, {after} after"
             lines.append(f"one in {1 / before.false_matches:,.0f} random pairs exceeds {cosines}")
         return "\n".join(lines)
+
+
+def saved_history(folder: AnyPath, verdict: Verdict | None) -> History | None:
+    """Return the losses and the verdict that a model was saved with."""
+    found = saved_losses(folder)
+    if found is None and verdict is None:
+        return None
+    return History(
+        losses=np.array([*found.training.values()] if found else [], np.float32),
+        judgement=None,
+        witness=None,
+        change=None,
+        held_out_losses=found.held_out if found else {},
+        saved_verdict=verdict,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +131,7 @@ class HeldOut:
 class Sides:
     """The functions from the encoder's embeddings to those that are compared.
 
-    `low_dim` holds on both sides.
+    `low_dim` and `truncate_dim` hold on both sides.
     """
 
     before: Map

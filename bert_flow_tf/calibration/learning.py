@@ -33,6 +33,7 @@ from bert_flow_tf.calibration.own import OwnCalibration
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.errors import UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
+from bert_flow_tf.model.build import recorded_size
 from bert_flow_tf.records import CalibrationRecord, Setting, Training
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
@@ -300,8 +301,9 @@ def learn(
     whitening: AffineMap | OwnCalibration | None = None
     if method.transformer is not None:
         whitening = _affine_map(method, embeddings)
-        if not isinstance(whitening, AffineMap):
-            raise UserError(f"fit: found {method.name}, expected an affine map before the flow")
+        if not isinstance(whitening, AffineMap) or whitening.output_size != whitening.event_size:
+            expected = "expected an affine map of all channels before the flow"
+            raise UserError(f"fit: found {method.name}, {expected}")
         embeddings = whitening.forward(embeddings).numpy()
         dev = None if dev is None else whitening.forward(dev).numpy()
     calibrator = method.flow
@@ -351,16 +353,14 @@ def _affine_map(method: Method, embeddings: np.ndarray) -> AffineMap | OwnCalibr
     with user_errors():
         transformer.fit(embeddings)
         form = affine_form(transformer, embeddings)
-        if form is None:
-            return OwnCalibration(transformer, width)
-        mean, matrix = form
-        if matrix.shape[1] > width:
+        size = transformer.transform(embeddings[:1]).shape[1]
+        if size > width:
             raise ValueError(
-                f"found {matrix.shape[1]} channels of {method.name}, expected at most the "
-                f"encoder's {width}"
+                f"found {size} channels of {method.name}, expected at most the encoder's {width}"
             )
-    # Zeros keep the width of the embeddings, and `truncate_dim` cuts them.
-    return AffineMap(width, mean, np.pad(matrix, ((0, 0), (0, width - matrix.shape[1]))))
+    if form is None:
+        return OwnCalibration(transformer, width, size)
+    return AffineMap(width, *form)
 
 
 def _learned_on_all(
@@ -382,5 +382,10 @@ def _recorded(
         warn_user(f"fit: found {learned.calibration}, so it can be neither saved nor exported")
     recorded: dict[str, Setting] = {"sentences": rows, "held_out": held_out, **learned.settings}
     training = Training(settings=recorded, seed=settings.seed)
-    record = CalibrationRecord(config=learned.config, training=training, verdict=history.verdict)
+    record = CalibrationRecord(
+        config=learned.config,
+        training=training,
+        output_size=recorded_size(learned.calibration),
+        verdict=history.verdict,
+    )
     return Fitted(learned.calibration, record, history)

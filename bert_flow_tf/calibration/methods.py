@@ -15,13 +15,13 @@ from bert_flow_tf.calibration.auto import Auto
 from bert_flow_tf.errors import ArgumentError, suggest
 from bert_flow_tf.records import WHITENED_FLOW
 
-# What follows a method's name: "" is nothing, `K` a whole number, `E` a positive number; in
+# What follows a method's name: "" is nothing, `D` and `K` whole numbers, `E` a positive number; in
 # brackets, it may be missing.
 _NUMBERS = {
     "": r"",
     "-K": r"-([1-9]\d{0,5})",
     "[-D]": r"(?:-([1-9]\d{0,5}))?",
-    "-E": r"-(?![0.]+$)((?:\d{1,5}\.)?\d{1,9})",
+    "-E[-D]": r"-(?![0.]+(?:-|$))((?:\d{1,5}\.)?\d{1,9})(?:-([1-9]\d{0,5}))?",
 }
 
 
@@ -30,17 +30,21 @@ class Kind:
     """A kind of method.
 
     Attributes:
-      make: function from the number behind the name, or None, to a transformer with scikit-learn's
-        `fit` and `transform`; None for the flow alone.
+      make: function from the numbers behind the name, None for a missing one, to a transformer with
+        scikit-learn's `fit` and `transform`; None for the flow alone.
       number: what follows the name, a key of `_NUMBERS`.
       has_flow: True if a flow is learned, on what the transformer returns.
       has_witness: True if docs/witness.md studied the witness's verdict about it.
     """
 
-    make: Callable[[float | None], Any] | None
+    make: Callable[..., Any] | None
     number: str = ""
     has_flow: bool = False
     has_witness: bool = False
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
 
 
 def _nulled(count: float | None, *, normalizes: bool) -> NullTopDirections:
@@ -49,12 +53,12 @@ def _nulled(count: float | None, *, normalizes: bool) -> NullTopDirections:
 
 # A program may add its own; `find_method` reads the names.
 METHODS: dict[str, Kind] = {
-    "auto": Kind(lambda _: Auto(), has_witness=True),
+    "auto": Kind(lambda d: Auto(_whole(d)), "[-D]", has_witness=True),
     "flow": Kind(None, has_flow=True, has_witness=True),
     # The study of docs/witness.md has no flow behind a whitening.
     WHITENED_FLOW: Kind(lambda _: FullRankWhitening(), has_flow=True),
-    "whitening": Kind(lambda d: Whitening(None if d is None else int(d)), "[-D]", has_witness=True),
-    "soft-whitening": Kind(lambda softness: SoftWhitening(softness or 0.0), "-E", has_witness=True),
+    "whitening": Kind(lambda d: Whitening(_whole(d)), "[-D]", has_witness=True),
+    "soft-whitening": Kind(lambda e, d: SoftWhitening(e, _whole(d)), "-E[-D]", has_witness=True),
     # The rule of docs/witness.md was right in 36 of 43 claims about sn, which is too few; natsv
     # was not studied.
     "sn": Kind(lambda _: _nulled(None, normalizes=True)),
@@ -114,11 +118,10 @@ def find_method(method: Any) -> Method:
         return _own_method(method)
     for name, kind in METHODS.items():
         if found := re.fullmatch(re.escape(name) + _NUMBERS[kind.number], method):
-            text = next(iter(found.groups()), None)
-            number = None if text is None else float(text)
+            numbers = [None if text is None else float(text) for text in found.groups()]
             return Method(
                 name=method,
-                transformer=kind.make and kind.make(number),
+                transformer=kind.make and kind.make(*(numbers or [None])),
                 flow=kind.has_flow,
                 has_witness=kind.has_witness,
             )

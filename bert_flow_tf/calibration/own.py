@@ -14,26 +14,29 @@ class OwnCalibration:
 
     It calibrates arrays, also in a graph; but its weights are in no variables, so it is neither
     saved nor exported.
+
+    Args:
+      transformer: fitted.
+      event_size, output_size: the numbers of channels before and after it.
     """
 
-    def __init__(self, transformer: Any, event_size: int) -> None:
+    def __init__(self, transformer: Any, event_size: int, output_size: int) -> None:
         self.transformer = transformer
         self.event_size = event_size
+        self.output_size = output_size
         self.variables_by_path: dict[str, tf.Variable] = {}
 
     def __str__(self) -> str:
         return f"{' '.join(repr(self.transformer).split())}, whose transform is not affine"
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:
-        """Return the transformed embeddings, float32 [n, D], of `u` [n, D]."""
+        """Return the transformed embeddings, float32 [n, d], of `u` [n, D]."""
         z = tf.numpy_function(self._transform, [u], tf.float32, stateful=False)
-        z.set_shape(u.shape)
+        z.set_shape([u.shape[0], self.output_size])
         return z
 
     def _transform(self, u: np.ndarray) -> np.ndarray:
-        z = np.asarray(self.transformer.transform(u), np.float32)
-        missing = self.event_size - z.shape[1]
-        return np.pad(z, ((0, 0), (0, missing)))
+        return np.asarray(self.transformer.transform(u), np.float32)
 
     def dense_layers(self) -> list[DenseLayer]:
         """Raise `ValueError`."""

@@ -5,10 +5,11 @@ import dataclasses
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.settings import Settings, flag, flow_config
+from bert_flow_tf.training.losses import LOSSES_FILE
 from glow.config import DEFAULT_CONFIG
 
 CALIBRATION_FOLDER = FolderKind(
-    "a calibration", "calibration.json", ("calibration.*", "record.json")
+    "a calibration", "calibration.json", ("calibration.*", "record.json", LOSSES_FILE)
 )
 # The measures on labelled pairs that can decide.
 METRICS = ("spearman", "auc", "f1")

@@ -2,14 +2,14 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bert_flow_tf.calibration.any_encoder import calibrate_array
 from bert_flow_tf.calibration.settings import FitSettings
 
 
-class EmbeddingCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class EmbeddingCalibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn a calibration of embeddings by its method's name.
 
         >>> embeddings = np.random.default_rng(0).normal(size=[500, 8])
@@ -38,7 +38,12 @@ class EmbeddingCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         self.calibrated_ = calibrate_array(rows, settings, normalize=self.normalize)
         return self
 
+    @property
+    def _n_features_out(self) -> int:
+        # scikit-learn names the columns by this number.
+        return self.calibrated_.calibration.output_size
+
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """Return calibrated embeddings, float32 [n, D]."""
+        """Return calibrated embeddings, float32 [n, d]."""
         check_is_fitted(self, "calibrated_")
         return self.calibrated_.transform(validate_data(self, X, dtype=np.float32, reset=False))

@@ -66,7 +66,7 @@ def check_served(url: str, folder: str, name: str | None) -> None:
     )
     if not difference <= _LARGEST_DIFFERENCE * max(1.0, largest):
         # TensorFlow takes seconds to load, and a server that agrees needs none.
-        from bert_flow_tf.evaluation.similarities import smallest_cosine
+        from bert_flow_tf.runtime.similarities import smallest_cosine
 
         cosine = smallest_cosine(found, expected)
         advice = "; only the norms differ: export with --normalize" if cosine > 1 - 1e-6 else ""

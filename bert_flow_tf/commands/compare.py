@@ -10,13 +10,15 @@ import msgspec
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.records import made_by
 
 if TYPE_CHECKING:
+    from bert_flow_tf.calibration.comparison import Comparison
     from bert_flow_tf.calibration.judgement import Pairs
 
 
@@ -39,8 +41,10 @@ if TYPE_CHECKING:
 )
 @opt.METRIC
 @opt.setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
+@plot_options("cosines", "bars")
+@opt.TABLE_FORMAT
 @click.option("--out", metavar="FILE.json", help="File for the results.")
-@click.option("--overwrite", is_flag=True, help="Replace --out.")
+@click.option("--overwrite", is_flag=True, help="Replace --out and --plot.")
 def compare(
     model: opt.ModelOptions,
     sentence_transformer: str | None,
@@ -48,6 +52,8 @@ def compare(
     settings: FitSettings,
     methods: list[str],
     metric: str | None,
+    plot: Plot | None,
+    table_format: str,
     out: str | None,
     overwrite: bool,
     **data: Any,
@@ -55,8 +61,8 @@ def compare(
     """Compare an encoder without and with calibrations, and recommend one.
 
     Labelled pairs decide if there are any and enough (columns: sentence1,sentence2,score; TSV:
-    1,2,3), else the method auto. Methods are auto, flow, whitened-flow, whitening[-D],
-    soft-whitening-E, sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all splits of a
+    1,2,3), else the method auto. Methods are auto[-D], flow, whitened-flow, whitening[-D],
+    soft-whitening-E[-D], sn, natsv-K, sn+natsv-K. With --glue_dir, they learn from all splits of a
     task, and its test pairs decide.
     """
     opt.check_one_of(
@@ -78,6 +84,7 @@ def compare(
         if data["pairs"] is not None:
             pairs = opt.read_pairs(data["pairs"], data["pair_columns"])
     from bert_flow_tf.calibration.any_encoder import compare
+    from bert_flow_tf.calibration.comparison import comparison_table
 
     encoder: Any = (
         opt.load_sentence_transformer(sentence_transformer)
@@ -91,9 +98,28 @@ def compare(
         encoder=sentence_transformer or found.encoder,
         task=task.name if task else None,
     )
-    click.echo(result)
+    print_table(comparison_table(result), table_format, missing="")
     if path:
         write_results(path, result)
+    if plot:
+        _draw(plot, result)
+
+
+def _draw(plot: Plot, result: "Comparison") -> None:
+    """Draw the cosines of each method, and the scores on pairs."""
+    from bert_flow_tf import plots
+
+    pictures: dict[str, list[plots.Panel]] = {"cosines": [], "bars": []}
+    counts, thresholds = plots.cosines_of(result)
+    if any(counts.values()):
+        pictures["cosines"] = [
+            plots.Panel(lambda axes: plots.cosines(counts, thresholds, ax=axes[0]))
+        ]
+    scores = plots.scores_of_comparison(result)
+    if scores:
+        spread = "95 % of the change"
+        pictures["bars"] = [plots.Panel(lambda axes: plots.bars(scores, spread=spread, ax=axes[0]))]
+    plot.write(pictures)
 
 
 def _check_methods(methods: Sequence[str]) -> None:

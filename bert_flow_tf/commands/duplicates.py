@@ -4,22 +4,19 @@ import collections
 import csv
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 from absl import logging
 
-from bert_flow_tf.calibration import thresholds
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
+from bert_flow_tf.runtime import thresholds
 from bert_flow_tf.scale.shards import InputFile, input_files
-
-if TYPE_CHECKING:
-    from bert_flow_tf.api import BertFlow
 
 # The cosines of 256 rows with all later ones are in memory at once.
 _ROWS = 256
@@ -36,7 +33,7 @@ _FALSE_MATCHES = 1e-4
     epilog="\b\nbert-flow duplicates --model my_model --input tickets.csv --column text --keep id "
     "--out groups.csv"
 )
-@opt.model_options()
+@opt.model_options(backend=True)
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.")
 @click.option(
@@ -85,9 +82,9 @@ def duplicates(
     share = false_matches or _FALSE_MATCHES
     if threshold is None:
         thresholds.check_enough(len(different), share)
-    loaded = model.load()
+    loaded = model.open()
     u = loaded.encode(list(different), normalize_embeddings=True)
-    unreadable = _only_unknown(loaded, list(different))
+    unreadable = loaded.only_unknown(list(different))
     # Their embeddings are all alike, so only equal ones are a group; zeros are like nothing.
     u[unreadable] = 0
     if threshold is None:
@@ -127,14 +124,6 @@ def _numbers(groups: np.ndarray) -> np.ndarray:
     # A row without a group has the number 0.
     numbers = {group: i for i, (group, count) in enumerate(counts, 1) if count > 1}
     return np.array([numbers.get(group, 0) for group in groups.tolist()])
-
-
-def _only_unknown(model: "BertFlow", texts: list[str]) -> np.ndarray:
-    """Return True for each text [n] without a known word."""
-    from bert_flow_tf.encoder import stream
-
-    pieces = stream.tokenize(model.tokenizer, texts, model.max_seq_length)
-    return stream.only_unknown(pieces, model.tokenizer.unknown_id).numpy()
 
 
 def _write(

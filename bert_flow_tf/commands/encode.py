@@ -26,7 +26,7 @@ _DTYPE = click.option(
 @click.command(
     epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy"
 )
-@opt.model_options(required=False)
+@opt.model_options(required=False, backend=True)
 @opt.sentence_options(required=False)
 @click.option(
     "--calibration", metavar="DIR", help="Instead of a model: a calibration that fit wrote."
@@ -62,6 +62,7 @@ def encode(
     """
     opt.check_one_of({"model": model.model, "bert_hub": model.bert_hub, "calibration": calibration})
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
+    model.check_dtype(dtype)
     if bool(calibration) != bool(embeddings):
         raise click.UsageError(
             "--calibration and --embeddings: found only one of them, expected both or neither"
@@ -80,7 +81,7 @@ def encode(
             )
         width, parts = _calibrated(calibration, str(embeddings))
     else:
-        loaded = model.load(dtype=dtype)
+        loaded = model.open(dtype)
         width = loaded.embedding_size
         parts = loaded.encode_blocks(
             sentences or (), batch_size=batch_size, normalize_embeddings=normalize_embeddings
@@ -107,14 +108,14 @@ def _calibrated(
     u = open_array(embeddings)
     starts = range(0, len(u), BLOCK_ROWS)
     transformed = (calibrated.transform(u[start : start + BLOCK_ROWS]) for start in starts)
-    return u.shape[1], ((list[str](), part) for part in transformed)
+    return calibrated.calibration.output_size, ((list[str](), part) for part in transformed)
 
 
 @click.command(
     epilog="\b\nbert-flow encode-folder --model my_model --input 'crawl/*.parquet' --column text "
     "--out embeddings"
 )
-@opt.model_options()
+@opt.model_options(backend=True)
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--out", required=True, metavar="DIR", help="Folder to write.")
 @_DTYPE
@@ -148,10 +149,11 @@ def encode_folder(
     The folder gets Parquet files and a manifest. After an interruption, repeat the command to
     resume.
     """
+    model.check_dtype(given["dtype"])
     lock_output(out, f"--out={out}")
     columns = {name: given.pop(name) for name in ("column", "keep", "no_header")}
     files = input_files(inputs, file_format=given.pop("input_format"), **columns)
-    load = functools.partial(model.load, given["dtype"])
+    load = functools.partial(model.open, given["dtype"])
     job = Job(files, out, settings, overwrite=given["overwrite"])
     try:
         if workers or ray:
@@ -175,7 +177,7 @@ def encode_folder(
     epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."'
 )
 @click.argument("sentences", nargs=-1, metavar="[A B]")
-@opt.model_options()
+@opt.model_options(backend=True)
 @click.option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
 @click.option(
     "--columns",
@@ -204,7 +206,7 @@ def similarity(
     if pairs:
         pairs_format = "tsv" if pairs == STDIN else None
         rows = read_sentences(pairs, file_format=pairs_format, columns=names, no_header=no_header)
-    loaded = model.load()
+    loaded = model.open()
     while part := list(itertools.islice(rows, BLOCK_ROWS)):
         both = loaded.encode(
             [sentence for pair in part for sentence in pair], normalize_embeddings=True

@@ -1,22 +1,36 @@
 """`bert-flow evaluate`: score a model on tasks."""
 
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
 import click
+import numpy as np
 
 from bert_flow_tf.commands.options import (
     PAIR_OPTIONS,
     SENTEVAL_OPTION,
+    TABLE_FORMAT,
     ModelOptions,
     model_options,
     name_list,
     read_pairs,
     with_options,
 )
-from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.data.tasks import SPLITS
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.original.reports import scores_table
 from bert_flow_tf.training.records import is_run
 from bert_flow_tf.training.run_folder import locked_run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bert_flow_tf.data.scored_tasks import ScoredTask
+    from bert_flow_tf.plots import Pairs
 
 
 @click.command(
@@ -37,6 +51,8 @@ from bert_flow_tf.training.run_folder import locked_run
 @click.option(
     "--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]"
 )
+@plot_options("gold", "reliability")
+@TABLE_FORMAT
 @click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
 def evaluate(
@@ -44,6 +60,8 @@ def evaluate(
     names: list[str] | None,
     pairs: str | None,
     pair_columns: str | None,
+    plot: Plot | None,
+    table_format: str,
     out: str | None,
     overwrite: bool,
     **data: str | None,
@@ -57,7 +75,7 @@ def evaluate(
 
     sts12 to sts16 have several sets: x100 is the mean over them weighted by size, as in the paper;
     beside it stands the correlation of all pairs, as in later papers. A model with a flow is also
-    scored without it; a fall of more than 0.5 is marked.
+    scored without it; a note explains a fall of more than 0.5.
     """
     if bool(names) == bool(pairs):
         raise click.UsageError("expected --tasks or --pairs, and not both")
@@ -80,8 +98,38 @@ def evaluate(
     if given is not None:
         first, second, scores = checked_pairs(given)
         tasks = [pairs_task(list(first), list(second), scores)]
-    results = scores_of("bert-flow evaluate", model.load(), tasks)
-    click.echo(scores_table(results).to_text())
+    kept: dict[str, Pairs] = {}
+    keep = functools.partial(_keep, kept) if plot else None
+    results = scores_of("bert-flow evaluate", model.load(), tasks, keep)
+    print_table(scores_table(results), table_format)
     if path:
         write_results(path, results)
+    if plot:
+        _draw(plot, kept)
     read.check_complete()
+
+
+def _keep(kept: "dict[str, Pairs]", side: str, task: "ScoredTask", cosines: np.ndarray) -> None:
+    """Add a side's cosines to the pairs of a task."""
+    from bert_flow_tf.plots import Pairs
+
+    gold = np.concatenate([part.labels for part in task.subsets.values()])
+    kept.setdefault(task.name, Pairs(gold, {}, task.title)).cosines[side] = cosines
+
+
+def _draw(plot: Plot, kept: "Mapping[str, Pairs]") -> None:
+    """Draw graded pairs against their scores, and labels by cosine."""
+    from bert_flow_tf import plots
+
+    pictures: dict[str, list[plots.Panel]] = {"gold": [], "reliability": []}
+    for pairs in kept.values():
+        name = "reliability" if pairs.has_labels else "gold"
+        draw = plots.reliability if pairs.has_labels else plots.gold
+        pictures[name].append(
+            plots.Panel(functools.partial(_on_axes, draw, pairs), len(pairs.cosines))
+        )
+    plot.write(pictures)
+
+
+def _on_axes(draw: "Callable[..., Figure]", pairs: "Pairs", axes: "Sequence[Axes]") -> "Figure":
+    return draw(pairs, axes=axes)

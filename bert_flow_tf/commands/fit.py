@@ -9,6 +9,7 @@ import click
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder, say
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.embedding_files import open_array
 from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 @opt.with_options(opt.PAIR_OPTIONS)
 @opt.METRIC
 @opt.setting_options(FitSettings)
+@plot_options("cosines", "losses")
 @click.option("--only_if_helps", is_flag=True, help="Else write nothing, status 1.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing saved model, or a picture.")
 def fit(
     model: opt.ModelOptions,
     sentence_transformer: str | None,
@@ -44,6 +46,7 @@ def fit(
     pair_columns: str | None,
     metric: str | None,
     settings: FitSettings,
+    plot: Plot | None,
     only_if_helps: bool,
     overwrite: bool,
 ) -> None:
@@ -89,6 +92,26 @@ def fit(
     training = f"{found['steps']} steps" if "steps" in found else settings.method
     written = "calibration" if is_calibration else "model"
     say(f"{written} written: {out} ({count} sentences, {training})")
+    if plot:
+        _draw(plot, learned)
+
+
+def _draw(plot: Plot, learned: "Calibrated | BertFlow") -> None:
+    """Draw the cosines of held-out sentences, and the losses."""
+    from bert_flow_tf import plots
+
+    history = learned.history_
+    assert history is not None  # `fit` sets it.
+    pictures: dict[str, list[plots.Panel]] = {"cosines": [], "losses": []}
+    counts, thresholds = plots.cosines_of(history)
+    if counts:
+        pictures["cosines"] = [
+            plots.Panel(lambda axes: plots.cosines(counts, thresholds, ax=axes[0]))
+        ]
+    losses = history.recorded_losses
+    if losses:
+        pictures["losses"] = [plots.Panel(lambda axes: plots.losses({"": losses}, ax=axes[0]))]
+    plot.write(pictures)
 
 
 def _is_array(embeddings: str | None) -> bool:

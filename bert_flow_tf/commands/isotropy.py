@@ -1,77 +1,227 @@
 """`bert-flow isotropy`: how evenly embeddings fill their space."""
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import msgspec
 import numpy as np
 
-from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
-from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands import options as opt
+from bert_flow_tf.commands.colours import Colours, colour_option
+from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
+from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.isotropy import alignment, measure_isotropy, positive_pairs
 from bert_flow_tf.evaluation.records import IsotropyResults, isotropy_table, model_in_words
 from bert_flow_tf.records import made_by
 
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.calibration.judgement import Pairs
 
-@click.command(epilog="\b\nbert-flow isotropy --model runs/stsb_flow --glue_dir glue_data")
-@model_options(length=64)
-@task_option("Task of the sentences.")
-@click.option(
-    "--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders."
+# As `fit`, which shows a threshold of so many held-out sentences.
+_ENOUGH = 200
+
+
+@click.command(
+    epilog="\b\nbert-flow isotropy --model my_model --input sentences.txt\n"
+    "bert-flow isotropy --model runs/stsb_flow --glue_dir glue_data"
 )
+@opt.model_options(length=64)
+@colour_option
+@opt.sentence_options(required=False)
+@opt.with_options(opt.PAIR_OPTIONS)
+@opt.task_option("With --glue_dir: the task.")
+@click.option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
 @click.option(
-    "--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Split of the task."
+    "--split",
+    type=click.Choice((*SPLITS, "all")),
+    default="dev",
+    help="With --glue_dir: split of the task.",
 )
+@plot_options("cosines", "plane", "spectrum")
+@opt.TABLE_FORMAT
 @click.option("--out", metavar="FILE", help="JSON file of the measures and the singular values.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@click.option("--overwrite", is_flag=True, help="Replace files.")
 def isotropy(
-    model: ModelOptions, task: Task, glue_dir: str, split: str, out: str | None, overwrite: bool
+    model: opt.ModelOptions,
+    sentences: Iterator[str] | None,
+    pairs: str | None,
+    pair_columns: str | None,
+    task: Task,
+    glue_dir: str | None,
+    split: str,
+    colours: Colours | None,
+    plot: Plot | None,
+    table_format: str,
+    out: str | None,
+    overwrite: bool,
 ) -> None:
     """Measure how evenly embeddings fill their space.
 
-    This prints mean cosines, the top singular direction's share, effective ranks and bits per
-    dimension.
+    This prints mean cosines, the top singular direction's share, effective ranks, IsoScore,
+    uniformity and bits per dimension. With pairs of the label 1, or 4 of 5 points, it also prints
+    their alignment. Sentences are those of --input, else of --pairs.
     """
+    given = {"input": sentences, "pairs": pairs, "glue_dir": glue_dir}
+    if glue_dir or not (sentences or pairs):
+        opt.check_one_of(given)
     path = locked_file(out, overwrite=overwrite) if out else None
-    folder = os.path.join(glue_dir, task.directory)
-    pairs = [read_split(task, folder, one) for one in (SPLITS if split == "all" else (split,))]
+    if glue_dir:
+        measured = _of_task(task, glue_dir, split)
+    else:
+        measured = _of_files(sentences, _checked_pairs(pairs, pair_columns))
     loaded = model.load()
-    u = loaded.encode_pooled(
-        list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b))
-    )
-    from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, measure_isotropy
-
-    # `low_dim` holds on both sides; densities are those of all channels.
-    reduced = loaded.reduce(u)
-    measures = {"without flow": measure_isotropy(reduced)}
-    all_channels = measure_isotropy(u) if loaded.low_dim > 0 else measures["without flow"]
-    constant = all_channels.constant_channels
-    # A Gaussian has no density in constant channels; the flow's bits count all channels.
-    varying = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
-    bits = {f"diagonal Gaussian{varying}": gaussian_bits_per_dim(u)}
-    learned = loaded.record.flow
-    if learned is not None and learned.config is None:
-        measures["with flow"] = measure_isotropy(loaded.after_flow(u))
-    elif learned is not None:
-        flow = loaded.require_flow("isotropy")
-        parts = [flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
-        z, flow_bits = map(np.concatenate, zip(*parts, strict=True))
-        measures["with flow"] = measure_isotropy(loaded.reduce(z))
-        bits["flow"] = float(flow_bits.mean(dtype=float))
-    result = IsotropyResults(
-        made_by=made_by("bert-flow isotropy"),
-        model=loaded.record,
-        task=task.name,
-        split=split,
-        sentences=len(u),
-        measures=measures,
-        # Compare with normal draws, because the spectrum of a finite sample is not flat either.
-        reference=measure_isotropy(np.random.default_rng(0).normal(size=reduced.shape)),
-        bits_per_dim=bits,
-    )
-    source = f"{len(u):,} different sentences of {task.directory}, {split}"
-    click.echo(
-        f"{source}; {reduced.shape[1]} channels; "
-        f"{model_in_words(loaded.record)}\n{isotropy_table(result).to_text()}"
-    )
+    result, sides = _measure(loaded, measured)
+    if glue_dir:
+        result = msgspec.structs.replace(result, task=task.name, split=split)
+    channels = result.reference.channels
+    of_model = model_in_words(loaded.record)
+    words = f"{result.sentences:,} different sentences of {measured.source}; {channels} channels"
+    table = isotropy_table(result)
+    table.title = f"{words}; {of_model}"
+    print_table(table, table_format)
     if path:
         write_results(path, result)
+    if plot:
+        _draw(plot, result, sides, colours, measured.sentences)
+
+
+class _Measured(NamedTuple):
+    """Different sentences, and positive pairs of some."""
+
+    source: str
+    sentences: list[str]
+    pairs: list[tuple[str, str]]
+
+
+def _of_task(task: Task, glue_dir: str, split: str) -> _Measured:
+    """Return the sentences of one split or all, and their positive pairs."""
+    sentences: list[str] = []
+    pairs: list[tuple[str, str]] = []
+    for name in SPLITS if split == "all" else (split,):
+        examples = read_split(task, os.path.join(glue_dir, task.directory), name)
+        sentences += examples.sentences_a + examples.sentences_b
+        try:
+            examples = read_scored_split(task, glue_dir, name)
+        except UserError:
+            # The task, or the public data, has no scores for this split.
+            continue
+        both = list(zip(examples.sentences_a, examples.sentences_b, strict=True))
+        pairs += [both[i] for i in positive_pairs(examples.labels.tolist(), task.label_max)]
+    return _Measured(f"{task.directory}, {split}", list(dict.fromkeys(sentences)), pairs)
+
+
+def _checked_pairs(path: str | None, columns: str | None) -> "Pairs | None":
+    if path is None:
+        return None
+    from bert_flow_tf.calibration.judgement import checked_pairs
+
+    return checked_pairs(opt.read_pairs(path, columns))
+
+
+def _of_files(sentences: Iterator[str] | None, scored: "Pairs | None") -> _Measured:
+    """Return a file's sentences, else those of pairs, and positive pairs."""
+    first, second, scores = scored or ([], [], [])
+    pairs = list(zip(first, second, strict=True))
+    texts = [text for text in sentences if text.strip()] if sentences else [*first, *second]
+    source = "--input" if sentences else "--pairs"
+    if len(set(texts)) < 2:
+        raise UserError(
+            f"{source}: found {len(set(texts))} different sentences, expected 2 or more"
+        )
+    positive = positive_pairs(scores).tolist() if pairs else []
+    return _Measured(source, list(dict.fromkeys(texts)), [pairs[i] for i in positive])
+
+
+def _measure(
+    model: "BertFlow", measured: _Measured
+) -> tuple[IsotropyResults, dict[str, np.ndarray]]:
+    """Measure embeddings without the calibration and with it; return both, too."""
+    known = {text: i for i, text in enumerate(measured.sentences)}
+    for pair in measured.pairs:
+        for text in pair:
+            known.setdefault(text, len(known))
+    pooled = model.encode_pooled(list(known))
+    # The sentences of pairs alone come last.
+    n = len(measured.sentences)
+    sides, bits = _sides(model, pooled, n)
+    rows = np.array([[known[text] for text in pair] for pair in measured.pairs]).reshape(-1, 2)
+    result = IsotropyResults(
+        made_by=made_by("bert-flow isotropy"),
+        model=model.record,
+        sentences=n,
+        measures={name: measure_isotropy(side[:n]) for name, side in sides.items()},
+        # Compare with normal draws, because the spectrum of a finite sample is not flat either.
+        reference=measure_isotropy(
+            np.random.default_rng(0).normal(size=(n, model.reduce(pooled[:1]).shape[1]))
+        ),
+        bits_per_dim=bits,
+        positive_pairs=len(rows),
+        alignment=_alignments(sides, rows),
+    )
+    return result, {name: side[:n] for name, side in sides.items()}
+
+
+def _sides(
+    model: "BertFlow", pooled: np.ndarray, n: int
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Return the embeddings on each side, and the first n's bits."""
+    from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim
+    from glow.constant_channels import negligible_channels
+
+    # `low_dim` and `truncate_dim` hold on both sides; densities are those of all channels.
+    sides = {"without flow": model.reduce(pooled)}
+    constant = int(negligible_channels(pooled[:n].astype(np.float64)).sum())
+    # A Gaussian has no density in constant channels; the flow's bits count all channels.
+    varying = f" over the {pooled.shape[1] - constant} channels that vary" if constant else ""
+    bits = {f"diagonal Gaussian{varying}": gaussian_bits_per_dim(pooled[:n])}
+    learned = model.record.flow
+    if learned is not None and learned.config is None:
+        sides["with flow"] = model.after_flow(pooled)
+    elif learned is not None:
+        flow = model.require_flow("isotropy")
+        blocks = (pooled[i : i + 1024] for i in range(0, len(pooled), 1024))
+        z, flow_bits = map(
+            np.concatenate, zip(*map(flow.forward_and_bits_per_dim, blocks), strict=True)
+        )
+        sides["with flow"] = model.reduce(z)
+        bits["flow"] = float(flow_bits[:n].mean(dtype=float))
+    return sides, bits
+
+
+def _alignments(sides: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
+    """Return the alignment of positive pairs, rows [m, 2], on each side."""
+    if not len(rows):
+        return {}
+    return {name: alignment(side[rows[:, 0]], side[rows[:, 1]]) for name, side in sides.items()}
+
+
+def _draw(
+    plot: Plot,
+    result: IsotropyResults,
+    sides: Mapping[str, np.ndarray],
+    colours: Colours | None,
+    sentences: Sequence[str],
+) -> None:
+    """Draw cosines, the plane of two directions, and the spectrum."""
+    from bert_flow_tf import plots
+    from bert_flow_tf.runtime.thresholds import threshold
+
+    values = colours.of(sentences) if colours else None
+    column = colours.column if colours else ""
+    counts, _ = plots.cosines_of(result)
+    # Few sentences have no cosine that one in 1,000 pairs exceeds.
+    cuts = {name: threshold(side).cosine for name, side in sides.items() if len(side) >= _ENOUGH}
+    pictures = {
+        "cosines": [plots.Panel(lambda axes: plots.cosines(counts, cuts, ax=axes[0]))],
+        "plane": [
+            plots.Panel(lambda axes: plots.plane(sides, values, name=column, axes=axes), len(sides))
+        ],
+        "spectrum": [plots.Panel(lambda axes: plots.spectrum(result.measures, ax=axes[0]))],
+    }
+    plot.write(pictures)

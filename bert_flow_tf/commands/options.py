@@ -23,12 +23,16 @@ from bert_flow_tf.files.sentence_files import (
     read_tables,
 )
 from bert_flow_tf.model.saved_model import model_folder
+from bert_flow_tf.runtime.programs import PROGRAMS
+from bert_flow_tf.serving.backends import TENSORFLOW, check_loadable, open_backend
 from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
+from bert_flow_tf.table import FORMATS
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.calibration.judgement import Pairs
     from bert_flow_tf.data.tasks import Task
+    from bert_flow_tf.runtime.model import ExportedModel
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -81,6 +85,15 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
         help="avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]",
     ),
     "max_seq_length": length_option("the encoder's, at most 256"),
+    "truncate_dim": click.option(
+        "--truncate_dim", type=COUNT, metavar="N", help="Leading channels to keep.  [default: all]"
+    ),
+    "backend": click.option(
+        "--backend",
+        type=click.Choice((TENSORFLOW, *PROGRAMS)),
+        default=TENSORFLOW,
+        help="Library that computes a saved model; the others start faster.",
+    ),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 
@@ -151,6 +164,8 @@ class ModelOptions:
     preprocess_hub: str | None = None
     pooling: str | None = None
     max_seq_length: int | None = None
+    truncate_dim: int | None = None
+    backend: str = TENSORFLOW
 
     @property
     def run_dir(self) -> pathlib.Path | None:
@@ -158,12 +173,29 @@ class ModelOptions:
         path = pathlib.Path(self.model or os.devnull)
         return path if path.is_dir() else path.parent if os.path.isfile(f"{path}.index") else None
 
+    def open(self, dtype: str = DTYPES[0]) -> "BertFlow | ExportedModel":
+        """Load the model in its backend."""
+        if self.backend == TENSORFLOW:
+            return self.load(dtype)
+        return open_backend(
+            str(self.model),
+            self.backend,
+            self.load,
+            dtype=dtype,
+            truncate_dim=self.truncate_dim,
+        )
+
+    def check_dtype(self, dtype: str) -> None:
+        """Raise `ArgumentError` for a type that the backend does not have."""
+        if self.model and self.backend != TENSORFLOW:
+            check_loadable(self.model, self.backend, dtype)
+
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
-        """Load the model."""
+        """Load the model in TensorFlow."""
         from bert_flow_tf.api import BertFlow
 
         if self.model:
-            return BertFlow.from_pretrained(self.model, dtype=dtype)
+            return BertFlow.from_pretrained(self.model, dtype=dtype, truncate_dim=self.truncate_dim)
         assert self.bert_hub is not None  # `model_options` requires one of the two
         return BertFlow.from_hub(
             self.bert_hub,
@@ -171,25 +203,35 @@ class ModelOptions:
             pooling=self.pooling,
             max_seq_length=self.max_seq_length,
             dtype=dtype,
+            truncate_dim=self.truncate_dim,
         )
 
 
 def model_options(
-    *sources: str, pooling: bool = True, length: int | None = None, required: bool = True
+    *sources: str,
+    pooling: bool = True,
+    length: int | None = None,
+    required: bool = True,
+    backend: bool = False,
 ) -> Decorator:
     """Return a decorator that adds options and passes a `ModelOptions` as `model`.
+
+    A command that takes `--model` encodes, and has `--truncate_dim`, too.
 
     Args:
       *sources: names of options; the user must give exactly one. By default `model` and `bert_hub`.
       pooling: True to add `--pooling` and `--max_seq_length`.
       length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
       required: False if the command may do without a model.
+      backend: True to add `--backend`, for a command that only encodes.
     """
     sources = sources or ("model", "bert_hub")
     names = [
         name
         for name in _MODEL_OPTIONS
         if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])
+        or (name == "truncate_dim" and "model" in sources)
+        or (name == "backend" and backend)
     ]
 
     def checked(values: dict[str, Any]) -> dict[str, Any]:
@@ -199,6 +241,8 @@ def model_options(
         for name in _ENCODER_OPTIONS:
             if given.get(name) is not None and not given["bert_hub"]:
                 raise UserError(f"--{name}: missing --bert_hub, which it needs")
+        if given.get("truncate_dim") and not (given["model"] or given["bert_hub"]):
+            raise UserError("--truncate_dim: missing --model or --bert_hub, which it needs")
         if length and given["bert_hub"]:
             given["max_seq_length"] = given["max_seq_length"] or length
         for name in ("bert_hub", "preprocess_hub"):
@@ -207,6 +251,10 @@ def model_options(
             check_pooling(given["pooling"])
         if given.get("model"):
             check_model(given["model"])
+        if given.get("backend", TENSORFLOW) != TENSORFLOW:
+            if not given["model"]:
+                raise UserError(f"--backend={given['backend']}: missing --model, which it needs")
+            check_loadable(given["model"], given["backend"], DTYPES[0])
         return {"model": ModelOptions(**given), **values}
 
     table = _MODEL_OPTIONS | ({"max_seq_length": length_option(length)} if length else {})
@@ -287,6 +335,13 @@ PAIR_OPTIONS = [
     click.option("--pairs", metavar="FILE", help="TSV, CSV, JSONL or Parquet."),
     click.option("--pair_columns", metavar="A,B,SCORE", help="Names or numbers."),
 ]
+TABLE_FORMAT = click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    help="Of the table on stdout.",
+)
 METRIC = click.option(
     "--metric",
     type=click.Choice(METRICS),
@@ -297,6 +352,8 @@ METRIC = click.option(
 def read_pairs(path: str, columns: str | None) -> "Pairs":
     """Return a file's pairs and scores; columns are names or numbers."""
     file_format = input_format(path)
+    if file_format == "text":
+        raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet")
     names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(
         ","
     )

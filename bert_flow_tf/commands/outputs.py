@@ -1,7 +1,11 @@
-"""Lock and check outputs, and write results."""
+"""Lock and check outputs; print tables, and write results."""
 
+import json
 import os
 import pathlib
+import shutil
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,6 +13,7 @@ import click
 from bert_flow_tf.errors import UserError, one_line
 from bert_flow_tf.files.atomic import FolderKind, locked, output_file, output_folder
 from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.table import Table
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -24,10 +29,10 @@ def lock_output(path: str | os.PathLike, flag: str) -> None:
         raise UserError(f"{flag}: {error}") from error
 
 
-def locked_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
+def locked_file(path: str | os.PathLike, *, overwrite: bool, flag: str = "out") -> pathlib.Path:
     """Lock and return the path of a file that may be written."""
-    lock_output(path, f"--out={path}")
-    return output_file(path, overwrite=overwrite, flag=f"--out={path}")
+    lock_output(path, f"--{flag}={path}")
+    return output_file(path, overwrite=overwrite, flag=f"--{flag}={path}")
 
 
 def locked_folder(
@@ -39,6 +44,41 @@ def locked_folder(
 
 
 def write_results(path: pathlib.Path, record: Any) -> None:
-    """Write a record as JSON and print its path."""
+    """Write a record as JSON; print its path on stderr."""
     write_json(path, record)
-    say(f"results written: {path}")
+    say(f"results written: {path}", err=True)
+
+
+def print_table(table: Table, table_format: str, missing: str = "-") -> None:
+    """Print a table; remarks go to stderr, except in text and JSON."""
+    if table_format == "text":
+        click.echo(table.to_text(missing, terminal_width()))
+        return
+    click.echo(table.to_format(table_format))
+    if table_format != "json":
+        _print_remarks(table)
+
+
+def print_tables(tables: Sequence[Table], table_format: str) -> None:
+    """Print tables, with empty lines between them; JSON is a list."""
+    if table_format == "text":
+        click.echo("\n\n".join(table.to_text(width=terminal_width()) for table in tables))
+    elif table_format == "json":
+        click.echo(json.dumps([table.to_json() for table in tables], ensure_ascii=False, indent=1))
+    else:
+        click.echo("\n\n".join(table.to_format(table_format) for table in tables))
+        for table in tables:
+            _print_remarks(table)
+
+
+def _print_remarks(table: Table) -> None:
+    for line in (table.title, *table.notes):
+        if line:
+            say(line, err=True)
+
+
+def terminal_width() -> int | None:
+    """Return the terminal's width; None without a terminal or COLUMNS."""
+    if "COLUMNS" in os.environ or sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return None

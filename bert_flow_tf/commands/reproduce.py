@@ -1,9 +1,11 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,12 +13,13 @@ import click
 
 from bert_flow_tf.commands.options import (
     SENTEVAL_OPTION,
+    TABLE_FORMAT,
     check_one_of,
     name_list,
     seed_list,
     task_list,
 )
-from bert_flow_tf.commands.outputs import lock_output, write_results
+from bert_flow_tf.commands.outputs import lock_output, print_table, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import ArgumentError, UserError, suggest
@@ -100,6 +103,7 @@ _ROW_FLAGS = {
     metavar="LIST",
     help="Tasks, see above.",
 )
+@TABLE_FORMAT
 @click.option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
 @click.option("--overwrite", is_flag=True, help="Run every stage again.")
 @click.pass_context
@@ -112,6 +116,7 @@ def reproduce(
     glue_dir: str,
     senteval_dir: str | None,
     names: list[str],
+    table_format: str,
     out: str,
     overwrite: bool,
     **encoder: str | None,
@@ -152,7 +157,9 @@ def reproduce(
     kept = _kept_results(path, recipe, plan, adds=row is not None, overwrite=overwrite)
     # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
     stages = [*dict.fromkeys(plan.stages)]
-    outcomes = {one.stage: one for one in run_stages(stages, overwrite=overwrite)}
+    # A table for another program stands alone on stdout.
+    with contextlib.redirect_stdout(sys.stdout if table_format == "text" else sys.stderr):
+        outcomes = {one.stage: one for one in run_stages(stages, overwrite=overwrite)}
     record = Reproduction(
         made_by=made_by("bert-flow reproduce"),
         encoder=recipe.encoder_name,
@@ -161,7 +168,9 @@ def reproduce(
         seeds=sorted({*seeds, *(kept.seeds if kept else ())}),
         tasks=_results(plan, outcomes, kept.tasks if kept else {}),
     )
-    click.echo(f"\n{scores_table(record, explain_paper=True).to_text()}")
+    if table_format == "text":
+        click.echo()
+    print_table(scores_table(record, explain_paper=True), table_format)
     write_results(path, record)
     read.check_complete()
 

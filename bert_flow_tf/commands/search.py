@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     import pyarrow
 
     from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.runtime.model import ExportedModel
 
 
 @click.command(
     epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"'
 )
 @click.argument("texts", nargs=-1, metavar="[QUERY]...")
-@opt.model_options()
+@opt.model_options(backend=True)
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
 @click.option("--top_k", type=opt.COUNT, default=10, metavar="N", help="Sentences for each query.")
@@ -69,7 +70,7 @@ def search(
         columns = shown if manifest is None else _kept_columns(manifest, shown, embeddings)
         files = input_files(inputs, file_format=given.pop("input_format"), keep=columns, **given)
         with locked(folder, wait=True):
-            loaded = model.load()
+            loaded = model.open()
             settings = _settings(manifest, loaded, embeddings)
             job = Job(files, folder, settings, overwrite=overwrite)
             parts = job.run(LocalEngine(loaded, folder, settings)).parts
@@ -98,7 +99,7 @@ def _kept_columns(manifest: Manifest, shown: list[str], embeddings: str | None) 
 
 
 def _settings(
-    manifest: Manifest | None, model: "BertFlow", embeddings: str | None
+    manifest: Manifest | None, model: "BertFlow | ExportedModel", embeddings: str | None
 ) -> ShardSettings:
     """Return the settings of the folder's embeddings, or of new ones.
 
@@ -150,7 +151,7 @@ def _one_line(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def _prompt(manifest: Manifest, model: "BertFlow") -> str:
+def _prompt(manifest: Manifest, model: "BertFlow | ExportedModel") -> str:
     """Return the text before each sentence of a folder of embeddings."""
     prompt = manifest.settings.prompt
     return model.default_prompt if prompt is None else prompt

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 import click
 from absl import logging
 
-from bert_flow_tf.commands.outputs import locked_file, say, write_results
+from bert_flow_tf.commands.options import TABLE_FORMAT
+from bert_flow_tf.commands.outputs import locked_file, print_tables, say, write_results
+from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.original.records import FoundResults, find_results
 
 if TYPE_CHECKING:
@@ -26,31 +29,61 @@ _GOLDEN = pathlib.Path("tests", "golden")
 
 
 @click.command(
-    epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy.json > "
-    "report.txt"
+    epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json > report.txt\n"
+    "bert-flow report --runs runs --html page.html"
 )
 @click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--literature", is_flag=True, help="Print what later papers report.")
-def report(first: tuple[str, ...], more: tuple[str, ...], literature: bool) -> None:
+@plot_options("bars", "losses")
+@TABLE_FORMAT
+@click.option("--html", metavar="FILE", help="Write a page with these tables and pictures, too.")
+@click.option("--overwrite", is_flag=True, help="Replace files.")
+def report(
+    first: tuple[str, ...],
+    more: tuple[str, ...],
+    literature: bool,
+    plot: Plot | None,
+    table_format: str,
+    html: str | None,
+    overwrite: bool,
+) -> None:
     """Compare results with baselines, the paper's scores and the original code's.
 
     PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow
     evaluate, compare, isotropy or verify, or a folder that holds any of these. Several may follow
     one --runs. A line on stderr names whatever is left out.
     """
-    from bert_flow_tf.original.reports import literature_table, report_tables
+    from bert_flow_tf.original.reports import literature_table, report_of
 
     if not (first or literature):
         raise click.UsageError(
             "found neither --runs nor --literature, expected one of them or both"
         )
-    tables = [*report_tables(_found([*first, *more]).sources)] if first else []
+    path = None if html is None else locked_file(html, overwrite=overwrite, flag="html")
+    found = _found([*first, *more]) if first else FoundResults([], [])
+    reported = report_of(found.sources)
+    tables = [*reported.tables]
     if literature:
         tables.append(literature_table())
     if not tables:
         raise UserError("--runs: found no scores or other figures to report")
-    click.echo("\n\n".join(table.to_text() for table in tables))
+    print_tables(tables, table_format)
+    if path is not None:
+        _write_page(path, found)
+    if plot is not None:
+        from bert_flow_tf.original.pictures import report_pictures
+
+        plot.write(report_pictures(reported.rows, [*first, *more]))
+
+
+def _write_page(path: pathlib.Path, found: FoundResults) -> None:
+    from bert_flow_tf.original.page import report_page
+
+    page = report_page(found.sources, found.left_out)
+    with new_file(path) as new:
+        new.write_text(page, encoding="utf-8")
+    say(f"page written: {path}", err=True)
 
 
 def _found(runs: Sequence[str]) -> FoundResults:

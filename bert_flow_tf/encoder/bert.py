@@ -123,7 +123,8 @@ class Bert:
             tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]])
         )
         # The fused operations are faster, but are not used for gradients.
-        operations = _PLAIN if self._portable or (training and self._trainable) else self._fused
+        operations = _PLAIN if training and self._trainable else self._fused
+        operations = _PORTABLE if self._portable else operations
         dropout = Dropout(self.config, seeds, mask)
         rows = dropout.hidden(self._norm(operations, rows, "bert/embeddings/LayerNorm"), 0)
         layers = []
@@ -401,6 +402,22 @@ def _gelu_erf(x: tf.Tensor) -> tuple:
     return x * cdf, gradient
 
 
+def _portable_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+    # onnxruntime makes one operation of exactly these.
+    centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.pow(centred, 2.0), axis=-1, keepdims=True)
+    return centred / tf.sqrt(variance + LAYER_NORM_EPS) * gamma + beta
+
+
+def _portable_gelu_tanh(x: tf.Tensor) -> tf.Tensor:
+    tanh = tf.tanh(_TANH_SCALE * (x + _TANH_CUBE * tf.pow(x, 3.0)))
+    return (0.5 * x) * (tanh + 1.0)
+
+
+def _portable_gelu_erf(x: tf.Tensor) -> tf.Tensor:
+    return 0.5 * (x * (tf.math.erf(x / (1.0 / _SQRT_HALF)) + 1.0))
+
+
 # These are the other activations of a configuration.
 _SIMPLE: _Operations = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
 _FUSED: _Operations = _SIMPLE | {
@@ -412,4 +429,9 @@ _PLAIN: _Operations = _SIMPLE | {
     "layer_norm": _layer_norm,
     "gelu_tanh": _gelu_tanh,
     "gelu_erf": _gelu_erf,
+}
+_PORTABLE: _Operations = _PLAIN | {
+    "layer_norm": _portable_layer_norm,
+    "gelu_tanh": _portable_gelu_tanh,
+    "gelu_erf": _portable_gelu_erf,
 }

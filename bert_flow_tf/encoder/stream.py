@@ -17,36 +17,13 @@ from tqdm import tqdm
 from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
-from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import parts, sentence_list
+from bert_flow_tf.runtime.batches import check_batch_size, length_batches, losses_in_words
 
-# Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
-_TOKENS_PER_BATCH = 2048
 # Padded texts of up to 4,096 characters in all are one batch, which needs neither sorting nor
 # threads.
 _ONE_BATCH = 4096
 _FEW_TEXTS = 4
-
-
-def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
-    """Yield batches of indices into `lengths` [n], longest first.
-
-    Without `batch_size`, a batch has up to 2,048 tokens, padding included, but only up to 512 if it
-    has a sentence shorter than 0.8 of its longest.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    descending = lengths[order]
-    start = 0
-    while start < len(order):
-        if (count := batch_size) is None:
-            longest = int(descending[start])
-            # If the lengths differed much, a full batch would be mostly padding.
-            alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
-            count = max(
-                1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest))
-            )
-        yield order[start : start + count]
-        start += count
 
 
 class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
@@ -70,16 +47,8 @@ class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:
             return
-        if self.cut:
-            found = f"{self.cut:,} of {self.texts:,} texts are longer than {self.limit} word pieces"
-            logging.warning("%s (max_seq_length) and were cut", found)
-        if self.unknown:
-            logging.warning(
-                "%s of %s texts hold only unknown word pieces, such as emoji or another script; "
-                "their embeddings do not tell them apart",
-                f"{self.unknown:,}",
-                f"{self.texts:,}",
-            )
+        for words in losses_in_words(self.texts, self.cut, self.unknown, self.limit):
+            logging.warning("%s", words)
 
 
 def _count_cut(pieces: tf.RaggedTensor, max_seq_length: int) -> tf.Tensor:
@@ -264,12 +233,7 @@ class SentenceBatcher:
 
         `label` names the progress bar.
         """
-        if batch_size is not None and not (
-            isinstance(batch_size, int | np.integer) and batch_size >= 1
-        ):
-            raise ArgumentError(
-                f"batch_size: found {batch_size!r}, expected a whole number of 1 or more"
-            )
+        check_batch_size(batch_size)
 
         def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             tokens = self._tokenizer.pack(

@@ -75,10 +75,13 @@ def spearman(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
 def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     """Return the area under the ROC curve for labels 0 and 1.
 
+    It is the Mann-Whitney statistic's share of its largest value, so that a bootstrap's thousand
+    values do not pass scikit-learn's checks of each.
+
     Raises:
       UserError: as `pearson`, or the labels are not 0 and 1.
     """
-    from sklearn import metrics
+    from scipy import stats
 
     predictions, gold = _checked(predictions, gold, None)
     if set(gold) != {0, 1}:
@@ -86,7 +89,10 @@ def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
             "AUC needs gold labels 0 and 1, found "
             f"{', '.join(f'{x:g}' for x in np.unique(gold)[:5])}"
         )
-    return float(metrics.roc_auc_score(gold, predictions))
+    ranks = stats.rankdata(predictions)
+    positives = int(gold.sum())
+    statistic = ranks[gold == 1].sum() - positives * (positives + 1) / 2
+    return float(statistic / (positives * (gold.size - positives)))
 
 
 # The first metric of each is the task's own.
@@ -127,11 +133,14 @@ def _check_directions(u: np.ndarray, label: str, *, side: str = "") -> None:
 
 
 def score_tasks(
-    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[ScoredTask]
+    encode: Callable[[list[str]], npt.ArrayLike],
+    tasks: Sequence[ScoredTask],
+    keep: Callable[[ScoredTask, np.ndarray], None] | None = None,
 ) -> dict[str, TaskScores]:
     """Return each task's scores by name.
 
     `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once.
+    `keep` gets each task of pairs, with the cosines of all its sets.
     Raises `UserError` if it returns values that are not finite, or if a score is undefined.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
@@ -152,6 +161,8 @@ def score_tasks(
             for name, part in task.subsets.items()
         ]
         results[task.name] = score_task(task, similarities)
+        if keep is not None:
+            keep(task, np.concatenate(similarities))
     return results
 
 

@@ -1,5 +1,7 @@
 """The records of scores and measures, and their tables."""
 
+import msgspec
+
 from bert_flow_tf.evaluation.isotropy import Isotropy
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.files.json_files import Count
@@ -16,7 +18,11 @@ _DECIMALS = {
     "participation_ratio": 1,
     "effective_rank": 1,
     "partition_ratio": 4,
+    "iso_score": 4,
+    "uniformity": 4,
 }
+# The others are named by their words.
+_NAMES = {"iso_score": "IsoScore"}
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
@@ -28,20 +34,29 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
 
 class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
-    """Results of `bert-flow isotropy`; `reference` is a standard normal's."""
+    """Results of `bert-flow isotropy`; `reference` is a standard normal's.
+
+    Attributes:
+      task, split: None for sentences of one's own.
+      alignment: of positive pairs, by the names of `measures`; empty without such pairs.
+    """
 
     model: ModelRecord
-    task: str
-    split: str
+    task: str | None = None
+    split: str | None = None
     sentences: Count
     measures: dict[str, Isotropy]
     reference: Isotropy
     bits_per_dim: dict[str, float]
+    positive_pairs: Count = 0
+    alignment: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def model_in_words(model: ModelRecord) -> str:
     """Return encoder, pooling, length and the flow's training, for a title."""
     words = [_encoder_in_words(model.encoder), model.pooling, f"{model.max_seq_length} word pieces"]
+    if model.truncate_dim:
+        words.append(f"the first {model.truncate_dim} channels")
     return ", ".join(filter(None, [*words, learning_in_words(model.flow)]))
 
 
@@ -65,16 +80,18 @@ def _encoder_in_words(encoder: EncoderRecord) -> str:
 
 
 def isotropy_table(result: IsotropyResults) -> Table:
-    """Return a table of measures, then bits per dimension of each density."""
+    """Return a table of measures, then alignment and bits per dimension."""
     measures = result.measures | {"standard normal": result.reference}
     rows: list[list[Entry]] = []
     for key, digits in _DECIMALS.items():
-        rows.append(
-            [
-                key.replace("_", " "),
-                *(number(getattr(one, key), digits) for one in measures.values()),
-            ]
-        )
+        values = [getattr(one, key) for one in measures.values()]
+        # Records of earlier versions lack some measures.
+        if any(value is not None for value in values):
+            name = _NAMES.get(key, key.replace("_", " "))
+            rows.append([name, *(number(value, digits) for value in values)])
+    if result.alignment:
+        pairs = f"alignment, positive pairs: {result.positive_pairs:,}"
+        rows.append([pairs, *(number(result.alignment.get(name), 4) for name in measures)])
     blanks = [None] * (len(measures) - 1)
     rows += [
         [f"bits per dimension, {name}", number(bits, 4), *blanks]

@@ -10,9 +10,8 @@ import msgspec
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.reading import reading
+from bert_flow_tf.version import FORMAT_VERSION as FORMAT_VERSION
 
-# Increase this when a file's format changes; the demo encoder's folder is named after it.
-FORMAT_VERSION = 3
 T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]

@@ -14,8 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bert_flow_tf.errors import ArgumentError, UserError, check_open, suggest
 from bert_flow_tf.files.reading import AnyPath, is_remote, reading
 
@@ -299,6 +297,9 @@ def _json_rows(
     stream: io.BufferedReader, path: str, columns: Sequence[str], wanted: Sequence[str]
 ) -> Iterator[list[object]]:
     """Yield the wanted values of each object, None for a missing one."""
+    # `runtime` imports this module where msgspec is not installed.
+    import msgspec
+
     decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
     for number, line in enumerate(_lines(stream, path), start=1):
         if line.strip():
@@ -326,6 +327,7 @@ def _json_rows(
 
 def _json_column(values: Sequence[Any]) -> "pyarrow.Array":
     """Return JSON values by their type; if types differ, as text."""
+    import msgspec
     import pyarrow
 
     with contextlib.suppress(pyarrow.ArrowException, OverflowError):

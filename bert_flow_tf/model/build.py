@@ -48,6 +48,12 @@ def build_encoder(
     return encoder
 
 
+def recorded_size(calibration: Calibration) -> int | None:
+    """Return what `CalibrationRecord.output_size` says of a calibration."""
+    size = calibration.output_size
+    return None if size == calibration.event_size else size
+
+
 def build_calibration(model: ModelRecord, event_size: int, *, seed: int = 0) -> Calibration | None:
     """Return a new calibration of a record, or None."""
     if model.flow is None:
@@ -57,6 +63,7 @@ def build_calibration(model: ModelRecord, event_size: int, *, seed: int = 0) -> 
             model.flow.config,
             event_size,
             is_whitened=model.flow.method == WHITENED_FLOW,
+            output_size=model.flow.output_size,
             seed=seed,
         )
     except ValueError as error:

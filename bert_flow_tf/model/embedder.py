@@ -19,17 +19,17 @@ from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.model.build import build_calibration, build_encoder
+from bert_flow_tf.model.build import build_calibration, build_encoder, recorded_size
 from bert_flow_tf.model.trainable import TrainableModel
 from bert_flow_tf.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
+from bert_flow_tf.runtime.sentence_model import SentenceModel
 from bert_flow_tf.settings import DTYPES
+from bert_flow_tf.training.losses import Losses
 from glow.calibration import Calibration
 from glow.folded import FoldedFlow
 from glow.saved import check_savable
 from glow.whitened import Flow, WhitenedFlow
 
-# The names of a document's prompt, the first that exists.
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 Self = TypeVar("Self", bound="Embedder")
 
 
@@ -44,7 +44,7 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
 
     Raises `ArgumentError` for another object, or another width than the encoder's.
     """
-    names = ("event_size", "forward", "folded", "fixed_forward", "variables_by_path")
+    names = ("event_size", "output_size", "forward", "fixed_forward", "variables_by_path")
     if not all(hasattr(calibration, name) for name in names):
         raise ArgumentError(f"flow: found {calibration!r:.60}, expected a calibration or None")
     if width not in (None, calibration.event_size):
@@ -56,7 +56,9 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
     if isinstance(calibration, WhitenedFlow):
         method = WHITENED_FLOW
     training = Training(settings={"method": method})
-    return CalibrationRecord(config=config, training=training)
+    return CalibrationRecord(
+        config=config, training=training, output_size=recorded_size(calibration)
+    )
 
 
 def current_record(record: CalibrationRecord, calibration: Calibration) -> CalibrationRecord:
@@ -65,7 +67,7 @@ def current_record(record: CalibrationRecord, calibration: Calibration) -> Calib
     return msgspec.structs.replace(record, config=config)
 
 
-class Embedder:
+class Embedder(SentenceModel):
     """A tokenizer, an encoder and perhaps a calibration, with their record.
 
     Args:
@@ -79,7 +81,6 @@ class Embedder:
         float32.
 
     Attributes:
-      embedding_size: width of the embeddings.
       cast_encoder: the encoder in `dtype`.
       calibration: the flow or affine map, or None.
     """
@@ -111,14 +112,16 @@ class Embedder:
         self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
         self.prompts = source.record.prompts
         self.default_prompt_name = source.record.default_prompt_name
-        self.similarity_fn_name: str = source.record.similarity_fn_name
+        self.similarity_fn_name = source.record.similarity_fn_name
         self.low_dim = record.low_dim
-        self.embedding_size = self.low_dim if self.low_dim > 0 else encoder.embedding_size
         self._set_calibration(flow, record)
 
     def _set_calibration(self, calibration: Calibration | None, record: ModelRecord) -> None:
         self.calibration = calibration
         self.record = record
+        if not self.is_truncated:
+            # A new calibration may have fewer channels than `truncate_dim`.
+            self.record = msgspec.structs.replace(record, truncate_dim=None)
         self._make_batchers()
 
     @property
@@ -171,9 +174,14 @@ class Embedder:
             self.tokenizer,
             trains_encoder=encoder,
             max_seq_length=self.max_seq_length,
-            low_dim=self.low_dim,
+            reduce=self.reduced,
             prompt=self.default_prompt,
         )
+
+    @property
+    def recorded_losses(self) -> Losses | None:
+        """The losses to save with the model; None without a `fit`."""
+        return None
 
     def _make_batchers(self) -> None:
         calibration = self.calibration
@@ -183,7 +191,7 @@ class Embedder:
         )
         self._embedding_batcher = batcher(
             lambda tokens: self.embed_tokens(tokens, folded),
-            shape=[self.embedding_size],
+            shape=[self.untruncated_size],
             encode_few_texts=lambda tokens: self.embed_tokens(tokens, folded, few_tokens=True),
         )
         self._log_prob_batcher = batcher(
@@ -206,6 +214,51 @@ class Embedder:
         self._max_seq_length = value
         self.record = msgspec.structs.replace(self.record, max_seq_length=value)
         self._make_batchers()
+
+    @property
+    def untruncated_size(self) -> int:
+        """The number of channels before `truncate_dim`."""
+        if self.low_dim > 0:
+            return self.low_dim
+        calibration = self.calibration
+        return self.encoder.embedding_size if calibration is None else calibration.output_size
+
+    @property
+    def embedding_size(self) -> int:
+        """The width of the embeddings."""
+        return min(self.truncate_dim or self.untruncated_size, self.untruncated_size)
+
+    @property
+    def is_truncated(self) -> bool:
+        """True if `truncate_dim` leaves channels out."""
+        return self.embedding_size < self.untruncated_size
+
+    @property
+    def truncate_dim(self) -> int | None:
+        """The number of leading channels to keep; None keeps all. Settable.
+
+        It holds in every way to an embedding; `encode`'s argument comes before it.
+        """
+        return self.record.truncate_dim
+
+    @truncate_dim.setter
+    def truncate_dim(self, value: int | None) -> None:
+        self.check_truncate_dim(value)
+        self.record = msgspec.structs.replace(self.record, truncate_dim=value)
+        if value is not None and isinstance(self.calibration, Flow):
+            ordered = f"whitening-{value} and auto-{value} learn ordered ones"
+            warn_user(
+                f"truncate_dim: a flow's channels are not ordered, so any {value} serve alike; "
+                f"{ordered}: bert-flow compare --truncate_dim {value}"
+            )
+
+    def check_truncate_dim(self, value: Any) -> None:
+        """Raise `ArgumentError` unless `value` is None or a number of channels."""
+        size = self.untruncated_size
+        if value is None or (type(value) is int and 1 <= value <= size):
+            return
+        expected = f"expected None or a whole number from 1 to {size}"
+        raise ArgumentError(f"truncate_dim: found {value!r}, {expected}")
 
     def tokenize(self, sentences: Sequence[str]) -> dict[str, tf.Tensor]:
         """Return a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t]."""
@@ -252,10 +305,11 @@ class Embedder:
 
     @property
     def fingerprint(self) -> str:
-        """A SHA-256 of encoder, pooling, length, prompt, dtype, flow; not of normalization."""
-        return self._fingerprint(self.calibration, self.low_dim)
+        """A SHA-256 of all that embeddings depend on, but their normalization."""
+        cut = self.embedding_size if self.is_truncated else None
+        return self._fingerprint(self.calibration, self.low_dim, cut)
 
-    def _fingerprint(self, flow: Calibration | None, low_dim: int) -> str:
+    def _fingerprint(self, flow: Calibration | None, low_dim: int, cut: int | None = None) -> str:
         description: list[Any] = [
             self.source.fingerprint,
             self.sentence_embedding_type,
@@ -267,6 +321,8 @@ class Embedder:
         description.append(config and config.to_dict())
         if prompt := self._prompt():
             description.append(prompt)
+        if cut is not None:
+            description.append(cut)
         digest = hashlib.sha256(msgspec.json.encode(description))
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         for variables in (encoder, {} if flow is None else flow.variables_by_path):
@@ -284,7 +340,10 @@ class Embedder:
         folded: FoldedFlow | None = None,
         few_tokens: bool = False,
     ) -> tf.Tensor:
-        """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
+        """Return float32 [n, untruncated_size] of the tokens from `Tokenizer.pack`.
+
+        `finished` makes embeddings of it.
+        """
         u = self.cast_encoder.embed(tokens, few_tokens=few_tokens)
         calibration = self.calibration
         if calibration is None:
@@ -306,7 +365,7 @@ class Embedder:
         prompt = self._prompt()
         texts = tf.strings.join([prompt, sentences]) if prompt else sentences
         embeddings = self.embed_tokens(self.tokenizer(texts, self.max_seq_length))
-        return tf.ensure_shape(self.scaled(embeddings), [None, self.embedding_size])
+        return tf.ensure_shape(self.finished(embeddings), [None, self.embedding_size])
 
     @property
     def normalizes(self) -> bool:
@@ -319,32 +378,29 @@ class Embedder:
         record = self.source.record
         return record.normalize and record.pooling == self.sentence_embedding_type
 
-    def scaled(
-        self, embeddings: np.ndarray | tf.Tensor, normalize: bool | None = None
+    def finished(
+        self,
+        embeddings: np.ndarray | tf.Tensor,
+        normalize: bool | None = None,
+        truncate_dim: int | None = None,
     ) -> np.ndarray | tf.Tensor:
-        """Scale embeddings [n, D] to norm 1, if asked; None if `normalizes`.
+        """Truncate and scale the embeddings [n, untruncated_size] of `embed_tokens`.
 
-        Every way to an embedding passes here: `encode`, `encode_blocks` and `embed`.
+        Every way to an embedding passes here: `encode`, `encode_blocks`, `embed` and exports. As in
+        sentence-transformers, an encoder's own `Normalize` comes before the truncation, and a
+        normalization that is asked for after it.
+
+        Args:
+          normalize: True scales to norm 1, False leaves the norms as they are, and None does as
+            `normalizes` says.
+          truncate_dim: None for the model's own.
         """
-        if not (self.normalizes if normalize is None else normalize):
-            return embeddings
-        found = tf.nn.l2_normalize(embeddings, axis=-1)
-        return found.numpy() if isinstance(embeddings, np.ndarray) else found
-
-    def _prompt(self, name: str | None = None) -> str:
-        """Return the prompt of a name, by default of `default_prompt_name`."""
-        return self.prompts.get(name or self.default_prompt_name or "", "")
-
-    @property
-    def default_prompt(self) -> str:
-        """The text that `encode` puts before a sentence, perhaps empty."""
-        return self._prompt()
-
-    @property
-    def document_prompt(self) -> str:
-        """The text that `encode_document` puts before a sentence, perhaps empty."""
-        found = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
-        return next(found, "")
+        if self.normalizes and normalize is None:
+            embeddings = _of_norm_1(embeddings)
+        size = truncate_dim or self.embedding_size
+        if size < self.untruncated_size:
+            embeddings = embeddings[:, :size]
+        return _of_norm_1(embeddings) if normalize else embeddings
 
     def encode_blocks(
         self,
@@ -366,7 +422,7 @@ class Embedder:
         for part, embeddings in self._embedding_batcher.encode_blocks(
             sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
         ):
-            found = np.asarray(self.scaled(embeddings, normalize_embeddings))
+            found = np.asarray(self.finished(embeddings, normalize_embeddings))
             yield [one[len(prompt) :] for one in part], found
 
     def encode_pooled(
@@ -391,9 +447,18 @@ class Embedder:
             pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None
         )
 
+    def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
+        """Return True for each text [n] that holds only unknown word pieces."""
+        pieces = stream.tokenize(self.tokenizer, texts, self.max_seq_length)
+        return stream.only_unknown(pieces, self.tokenizer.unknown_id).numpy()
+
     def reduce(self, z: np.ndarray) -> np.ndarray:
-        """Average the channels of [n, D] as `low_dim` says."""
-        return reduce_dimension(tf.convert_to_tensor(z), self.low_dim).numpy()
+        """Average and truncate the channels of [n, D], see `reduced`."""
+        return self.reduced(tf.convert_to_tensor(z)).numpy()
+
+    def reduced(self, z: tf.Tensor) -> tf.Tensor:
+        """Average the channels of [n, D] as `low_dim` says, then truncate them."""
+        return reduce_dimension(z, self.low_dim)[:, : self.truncate_dim]
 
     def require_flow(self, what: str) -> Flow:
         """Return the flow; raise `UserError` if there is none with a density."""
@@ -404,10 +469,15 @@ class Embedder:
         return self.calibration
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
-        """Apply the flow and `low_dim` to `encode_pooled`'s [n, D]; return [n, embedding_size]."""
+        """Calibrate and reduce `encode_pooled`'s [n, D]; return [n, embedding_size]."""
         if self.calibration is None:
             raise UserError("after_flow: found a model without a calibration, expected one")
         return self.reduce(self.calibration.forward(u))
+
+
+def _of_norm_1(embeddings: np.ndarray | tf.Tensor) -> np.ndarray | tf.Tensor:
+    found = tf.nn.l2_normalize(embeddings, axis=-1)
+    return found.numpy() if isinstance(embeddings, np.ndarray) else found
 
 
 def _unpickled(

@@ -1,8 +1,8 @@
 """Save and load models.
 
-A saved model has the encoder folder `encoder`, which transformers opens, and three files:
+A saved model has the encoder folder `encoder`, which transformers opens, and files:
 `flow.npz` has the flow's variables by path, `bert_flow.json` the configuration, `README.md` the
-model card.
+model card; `losses.json`, if a `fit` took steps, the losses.
 """
 
 import os
@@ -17,6 +17,7 @@ from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.records import EncoderFiles, ModelRecord, Result, Training, made_by
+from bert_flow_tf.training.losses import LOSSES_FILE, write_losses
 from bert_flow_tf.training.records import CONFIG_FILE, is_run
 
 # Importing these modules would load TensorFlow, which takes seconds.
@@ -33,7 +34,9 @@ CARD_FILE = "README.md"
 # Earlier versions of `bert-flow evaluate` wrote into a saved model.
 _EVALUATION_FILE = "evaluation.json"
 BERT_FLOW_FOLDER = FolderKind(
-    "a saved model", MODEL_FILE, (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE, _EVALUATION_FILE)
+    "a saved model",
+    MODEL_FILE,
+    (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE, LOSSES_FILE, _EVALUATION_FILE),
 )
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
@@ -97,6 +100,7 @@ def save(
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         if bert_flow.flow is not None:
             write_variables(folder / FLOW_FILE, bert_flow.flow)
+            write_losses(folder, bert_flow.recorded_losses)
         config = SavedModelConfig(
             made_by=made_by("save"),
             model=_record(bert_flow, fingerprint),

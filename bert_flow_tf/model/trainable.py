@@ -1,10 +1,11 @@
 """Encoder and flow as one Keras model, for an own training loop."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from glow.whitened import Flow
 
@@ -30,7 +31,7 @@ class TrainableModel(tf_keras.Model):
         *,
         trains_encoder: bool,
         max_seq_length: int,
-        low_dim: int,
+        reduce: Callable[[tf.Tensor], tf.Tensor],
         prompt: str,
     ) -> None:
         super().__init__(name="bert_flow")
@@ -39,7 +40,7 @@ class TrainableModel(tf_keras.Model):
         self._trains_encoder = trains_encoder
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
-        self._low_dim = low_dim
+        self._reduce = reduce
         self._prompt = prompt
 
     @property
@@ -60,4 +61,4 @@ class TrainableModel(tf_keras.Model):
         # Each step has its own masks of `coupling_dropout`.
         step = tf.random.uniform([], maxval=2**31 - 1, dtype=tf.int32) if training else None
         z, bits_per_dim = self.flow.forward_and_bits_per_dim(u, step)
-        return {"embeddings": reduce_dimension(z, self._low_dim), "bits_per_dim": bits_per_dim}
+        return {"embeddings": self._reduce(z), "bits_per_dim": bits_per_dim}

@@ -69,7 +69,7 @@ class Published(NamedTuple):
 
 
 @functools.cache
-def _tables() -> dict[str, Any]:
+def paper_tables() -> dict[str, Any]:
     """Return the content of `paper.json`; do not change the dict."""
     return json.loads(
         importlib.resources.files("bert_flow_tf.original").joinpath("paper.json").read_text("utf-8")
@@ -85,7 +85,7 @@ def published_figures(
       task: the paper's title. QNLI is compared by AUC on dev, the others by Spearman's correlation
         on test, and STS-12 to STS-16 by the mean over their sets, weighted by size.
     """
-    tables = _tables()
+    tables = paper_tables()
     tuned = fine_tuning_of(encoder)
     row = None
     paper = None
@@ -117,7 +117,7 @@ def published_figures(
 
 def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None:
     """Return Table 5's row and figure for a calibration, or None."""
-    table = _tables()["table5_calibration_baselines"]
+    table = paper_tables()["table5_calibration_baselines"]
     row = table["methods"].get(method)
     if row is None or task != "STS-B" or (method == "flow" and flow_config not in _PAPER_FLOWS):
         return None
@@ -140,7 +140,7 @@ def fine_tuning_of(encoder: EncoderRecord) -> str | None:
 
 def is_whole(task: str, split: str, pairs: int | None) -> bool:
     """True if a whole split, or `all`, has this many pairs."""
-    fewest, most = _tables()["pairs"].get(f"{task} {split}", (1, 0))
+    fewest, most = paper_tables()["pairs"].get(f"{task} {split}", (1, 0))
     return fewest <= (pairs or 0) <= most
 
 
@@ -151,7 +151,7 @@ def has_papers_shape(model: ModelRecord) -> bool:
 
 def unmet_conditions(task: str, split: str, pairs: int, model: ModelRecord) -> list[str]:
     """Return what a score lacks to stand beside the paper's figures."""
-    tables = _tables()
+    tables = paper_tables()
     compared = "dev" if task == "QNLI" else "test"
     conditions = {
         "64 word pieces and all channels": has_papers_shape(model),

@@ -52,7 +52,7 @@ from bert_flow_tf.original.settings import RunSettings, TrainingSettings
 from bert_flow_tf.original.start import train_and_score
 from bert_flow_tf.records import BERT_NAMES, made_by
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
+from bert_flow_tf.table import METRIC_NAMES, WHY_FLOW, Entry, Table, falls, number, x100
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 
 # The last one is exported, because it is the paper's best on STS-B.
@@ -386,7 +386,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
     )
     rows = list[list[Entry]]()
-    falls = False
+    any_falls = False
     for stage, seconds, _ in outcomes:
         scored = scores.get(stage.title)
         title = stage.title.removesuffix(" + flow")
@@ -396,9 +396,9 @@ def table(outcomes: Sequence[Outcome]) -> Table:
             if scored and plain
             else None
         )
-        falls = falls or bool(fall(change))
+        any_falls = any_falls or falls(change)
         cells = [x100(scored.by_metric[name]["all"] if scored else None) for name in names]
-        cells += [number(change, sign="+", note=fall(change)), number(seconds, 1)]
+        cells += [number(change, sign="+"), number(seconds, 1)]
         rows.append([stage.title, *cells, "done before" if seconds is None else ""])
     total = [
         "total",
@@ -408,7 +408,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         "",
     ]
     columns = ("stage", *(METRIC_NAMES[name] for name in names), "change", "seconds", "")
-    return Table(columns, [*rows, total], notes=WHY_FLOW if falls else (), has_total=True)
+    return Table(columns, [*rows, total], notes=WHY_FLOW if any_falls else (), has_total=True)
 
 
 def seed_runs(outcomes: Iterable[Outcome]) -> Iterator[records.SeedRun]:

@@ -14,6 +14,7 @@ from bert_flow_tf.errors import ArgumentError, suggest_file
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.evaluation.records import IsotropyResults, Scores
 from bert_flow_tf.files.json_files import Count, read_json
+from bert_flow_tf.original.analyses import Analyses
 from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.records import ModelRecord, Result
 from bert_flow_tf.training.records import TrainingResults, is_run
@@ -95,6 +96,7 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
 
 # `RunConfig` is left out because a configuration is not a result.
 _RESULTS = (
+    Analyses,
     Comparison,
     IsotropyResults,
     Predictions,

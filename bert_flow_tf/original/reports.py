@@ -19,7 +19,7 @@ from bert_flow_tf.table import (
     WHY_FLOW,
     Entry,
     Table,
-    fall,
+    falls,
     number,
     x100,
 )
@@ -35,6 +35,7 @@ _COMPARED = (
     "and protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow."
 )
 
+PUBLISHED_COLUMNS = ("paper", "Table 8", "TF1 code")
 _SCORE_COLUMNS = (
     "name",
     "embedding",
@@ -49,9 +50,7 @@ _SCORE_COLUMNS = (
     "F1",
     "without flow",
     "change",
-    "paper",
-    "Table 8",
-    "TF1 code",
+    *PUBLISHED_COLUMNS,
 )
 
 
@@ -76,11 +75,11 @@ def with_paper_note(table: Table, rows: Sequence[ScoreRow]) -> Table:
 def rows_table(rows: Sequence[ScoreRow]) -> Table:
     """Return a table of scores beside their baselines and published scores.
 
-    Scores are times 100; several seeds give their mean ± deviation (over n - 1). A note marks a
-    flow that lowers a score by more than 0.5.
+    Scores are times 100; several seeds give their mean ± deviation (over n - 1). A note explains
+    a flow that lowers a score by more than 0.5.
     """
     cells = [_score_cells(row) for row in rows]
-    falls = any(fall(_change(row)) for row in rows)
+    any_falls = any(falls(_change(row)) for row in rows)
     lengths = sorted({row.model.max_seq_length for row in rows})
     title = [
         f"{' or '.join(map(str, lengths))} word pieces",
@@ -88,7 +87,7 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
     ]
     notes = [
         *([_PROTOCOLS] if any(row.protocol for row in rows) else ()),
-        *(WHY_FLOW if falls else ()),
+        *(WHY_FLOW if any_falls else ()),
     ]
     return Table(_SCORE_COLUMNS, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
 
@@ -97,8 +96,9 @@ def _score_cells(row: ScoreRow) -> list[Entry]:
     """Return a row's cells, one per name of `_SCORE_COLUMNS`."""
     summary = summarize(row.values_x100)
     count = len(row.values_x100)
-    median = f"median {summary.median:.2f}, n = {count}" if count > 1 else ""
-    change = _change(row)
+    several = count > 1
+    note = f"median {summary.median:.2f}, n = {count}" if several else ""
+    parts = {"median": summary.median, "n": count} if several else {}
     return [
         row.name,
         _embedding(row),
@@ -107,12 +107,12 @@ def _score_cells(row: ScoreRow) -> list[Entry]:
         row.split,
         f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(),
         number(row.pairs, 0),
-        number(summary.mean, spread=summary.std, note=median),
+        number(summary.mean, spread=summary.std, note=note, parts=parts),
         number(row.all_pairs_x100),
         x100(row.pearson),
         x100(row.f1),
         number(row.baseline.mean_x100 if row.baseline else None),
-        number(change, sign="+", note=fall(change)),
+        number(_change(row), sign="+"),
         *_published_cells(row),
     ]
 
@@ -122,13 +122,15 @@ def _published_cells(row: ScoreRow) -> list[Entry]:
     published = row.published
     paper: Entry = None
     if published.paper is not None:
-        paper = number(published.paper, note=published.row or "")
+        row_name = published.row or ""
+        paper = number(published.paper, note=row_name, parts={"row": row_name})
     seeds: Entry = None
     if published.seeds and len(row.values_x100) > 1:
         seeds = number(published.seeds["mean"], spread=published.seeds["std"])
     runs = len(published.original)
     original = summarize(published.original).mean if runs else None
-    return [paper, seeds, number(original, note=f"{runs} runs" if runs > 1 else "")]
+    counted = {"runs": runs} if runs else {}
+    return [paper, seeds, number(original, note=f"{runs} runs" if runs > 1 else "", parts=counted)]
 
 
 def _change(row: ScoreRow) -> float | None:
@@ -136,18 +138,49 @@ def _change(row: ScoreRow) -> float | None:
     return row.mean_x100 - row.baseline.mean_x100 if row.baseline else None
 
 
-def report_tables(sources: Sequence[Source]) -> Iterator[Table]:
-    """Yield the verdict, the scores and other results, if any."""
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The tables of results.
+
+    Attributes:
+      rows: what the table of scores shows.
+      others: a comparison or measures of isotropy each.
+      verdict: None if the results decide no claim.
+    """
+
+    rows: Sequence[ScoreRow]
+    scores: Table | None
+    others: Sequence[Table]
+    verdict: Table | None
+
+    @property
+    def tables(self) -> list[Table]:
+        """Scores, other results, then the verdict."""
+        return [table for table in (self.scores, *self.others, self.verdict) if table]
+
+
+def report_of(sources: Sequence[Source]) -> Report:
+    """Return the tables of all results."""
     rows = score_rows(sources)
-    if claims := verdict(
-        [one.result for one in sources if isinstance(one.result, Verification)], rows
-    ):
-        yield verdict_table(claims)
-    if rows:
-        table = with_paper_note(rows_table(rows), rows)
-        if {"paper", "TF1 code"}.intersection(table.columns):
-            table = dataclasses.replace(table, notes=[_COMPARED, *table.notes])
-        yield table
+    verifications = [one.result for one in sources if isinstance(one.result, Verification)]
+    claims = verdict(verifications, rows)
+    return Report(
+        rows=rows,
+        scores=_explained_scores(rows) if rows else None,
+        others=list(_other_tables(sources)),
+        verdict=verdict_table(claims) if claims else None,
+    )
+
+
+def _explained_scores(rows: Sequence[ScoreRow]) -> Table:
+    """Return the rows' table, with notes on its columns."""
+    table = with_paper_note(rows_table(rows), rows)
+    if {"paper", "TF1 code"}.isdisjoint(table.columns):
+        return table
+    return dataclasses.replace(table, notes=[_COMPARED, *table.notes])
+
+
+def _other_tables(sources: Sequence[Source]) -> Iterator[Table]:
     for source in sources:
         if isinstance(source.result, Comparison):
             table = comparison_table(source.result, _table5(source.result))

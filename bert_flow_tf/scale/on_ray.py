@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ray.util.queue import Queue
 
     from bert_flow_tf.model.embedder import Embedder
+    from bert_flow_tf.runtime.model import ExportedModel
 
 _RETRIES = 3  # retries of a shard whose worker died
 # By default, Ray's workers have a niceness of 15. The timeout ends the command if the cluster is
@@ -45,7 +46,11 @@ class _Worker:
     """An actor that loads the model at its first call."""
 
     def __init__(
-        self, load: "Callable[[], Embedder]", folder: AnyPath, settings: ShardSettings, cwd: str
+        self,
+        load: "Callable[[], Embedder | ExportedModel]",
+        folder: AnyPath,
+        settings: ShardSettings,
+        cwd: str,
     ) -> None:
         os.chdir(cwd)
         self._load = functools.cache(lambda: LocalEngine(load(), folder, settings))
@@ -73,7 +78,7 @@ class RayEngine:
 
     def __init__(
         self,
-        load: "Callable[[], Embedder]",
+        load: "Callable[[], Embedder | ExportedModel]",
         folder: AnyPath,
         settings: ShardSettings,
         *,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from bert_flow_tf.model.embedder import Embedder
+    from bert_flow_tf.runtime.model import ExportedModel
 
 
 # Readers of Parquet folders ignore names that begin with an underscore.
@@ -247,7 +248,7 @@ class Identity(NamedTuple):
     normalizes: bool
 
     @classmethod
-    def of(cls, model: "Embedder") -> "Identity":
+    def of(cls, model: "Embedder | ExportedModel") -> "Identity":
         return cls(model.fingerprint, model.embedding_size, model.normalizes)
 
 
@@ -263,7 +264,9 @@ class Engine(Protocol):
 class LocalEngine:
     """Embed shards in this process."""
 
-    def __init__(self, model: "Embedder", folder: AnyPath, settings: ShardSettings) -> None:
+    def __init__(
+        self, model: "Embedder | ExportedModel", folder: AnyPath, settings: ShardSettings
+    ) -> None:
         self._model = model
         self._folder = pathlib.Path(folder)
         self._settings = settings

@@ -8,21 +8,20 @@ import os
 import pathlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import msgspec
 import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.pooling import check_low_dim
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
-from bert_flow_tf.evaluation.similarities import smallest_cosine
 from bert_flow_tf.files.atomic import locked, new_output
-from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
+from bert_flow_tf.runtime.description import Description
+from bert_flow_tf.runtime.similarities import smallest_cosine
 from bert_flow_tf.serving.formats import (
     EXPORT_FORMATS,
     ONNX,
+    OPENVINO,
     TF_SAVEDMODEL,
     ExportSettings,
     export_path,
@@ -38,6 +37,7 @@ _WRITERS = {
     TF_SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
     ONNX: "onnx:write_onnx",
+    OPENVINO: "onnx:write_openvino",
 }
 # These cover an empty text, one word, mixed case, accents, other scripts, and a text that is cut.
 CHECKED_SENTENCES = (
@@ -50,22 +50,6 @@ CHECKED_SENTENCES = (
     "tab\tand\nline break, and an emoji: 🙂",
     "word " * 600,
 )
-
-
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The model and options of an export, written beside it as JSON."""
-
-    format_version: int = FORMAT_VERSION
-    encoder_fingerprint: str
-    do_lower_case: bool
-    sentence_embedding_type: str
-    max_seq_length: int
-    embedding_size: int
-    low_dim: int
-    flow_config: dict[str, Any] | None
-    normalized: bool
-    dtype: str
-    probes: dict[str, list[float]]  # embeddings of some sentences, for `bert-flow check-served`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,11 +104,14 @@ def export_model(
     with locked(out_dir, wait=True):
         path = export_path(out_dir, settings, overwrite=overwrite)
         model = _with_settings(model, settings)
-        normalized = settings.normalize or model.normalizes
+        normalized = settings.normalize or (model.normalizes and not model.is_truncated)
         expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
-        expected = (tf.nn.l2_normalize(expected, axis=-1) if normalized else expected).numpy()
-        description = _describe(model, expected, normalized=normalized, dtype=settings.dtype)
-        if model.default_prompt_name and settings.format in (TF_SAVEDMODEL, ONNX):
+        expected = np.asarray(model.finished(expected, normalized or None))
+        tolerance = _tolerance(model, settings)
+        description = _describe(
+            model, expected, normalized=normalized, dtype=settings.dtype, tolerance=tolerance
+        )
+        if model.default_prompt_name and settings.format == TF_SAVEDMODEL:
             prompt = model.prompts[model.default_prompt_name]
             warn_user(
                 f"export: {settings.format} has no prompts: put {prompt!r} before each text",
@@ -134,7 +121,7 @@ def export_model(
             found = write(model, description, folder)
             if found is None:
                 return Exported(path)
-            return _check(path, found, expected, _tolerance(model, settings), settings.dtype)
+            return _check(path, found, expected, tolerance, settings.dtype)
 
 
 def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
@@ -152,11 +139,13 @@ def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
                 "its channels mean nothing, so leave it out"
             )
         model.low_dim = settings.low_dim
+    if settings.truncate_dim is not None:
+        model.truncate_dim = settings.truncate_dim
     return model
 
 
 def _describe(
-    model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str
+    model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str, tolerance: float
 ) -> Description:
     """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
     learned = model.record.flow
@@ -166,18 +155,23 @@ def _describe(
         do_lower_case=model.source.record.do_lower_case,
         sentence_embedding_type=model.sentence_embedding_type,
         max_seq_length=model.max_seq_length,
-        embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
+        embedding_size=model.embedding_size,
         low_dim=model.low_dim,
         flow_config=config.to_dict() if config else None,
         normalized=normalized,
         dtype=dtype,
         probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
+        fingerprint=model.fingerprint,
+        prompts=model.prompts,
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        tolerance=tolerance,
     )
 
 
 def _tolerance(model: Embedder, settings: ExportSettings) -> float:
     """Return the largest difference allowed, relative to a channel's size."""
-    tolerance = 1e-5 if settings.format == ONNX else 1e-4
+    tolerance = 1e-5 if settings.format in (ONNX, OPENVINO) else 1e-4
     matrix = model.flow.variables_by_path.get("matrix") if model.flow is not None else None
     if matrix is None:
         return tolerance

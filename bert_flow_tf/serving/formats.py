@@ -4,15 +4,17 @@ import dataclasses
 import os
 import pathlib
 
-from bert_flow_tf.encoder.convert.folders import DESCRIPTION_FILE, SENTENCE_TRANSFORMERS_EXPORT
+from bert_flow_tf.encoder.convert.folders import SENTENCE_TRANSFORMERS_EXPORT
 from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE
+from bert_flow_tf.runtime.programs import ONNX_FILE, OPENVINO_FILE
 from bert_flow_tf.settings import DTYPES, Settings, flag
 
 TF_SAVEDMODEL = "savedmodel"
 ONNX = "onnx"
-ONNX_FILE = "model.onnx"
+OPENVINO = "openvino"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 # The first format is the default.
 EXPORT_FORMATS = {
@@ -24,6 +26,11 @@ EXPORT_FORMATS = {
     "sentence-transformers": SENTENCE_TRANSFORMERS_EXPORT,
     ONNX: FolderKind(
         "an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, "config.json", *_TOKENIZER_FILES)
+    ),
+    OPENVINO: FolderKind(
+        "an export for OpenVINO",
+        OPENVINO_FILE,
+        (DESCRIPTION_FILE, "openvino_model.*", "config.json", *_TOKENIZER_FILES),
     ),
 }
 
@@ -39,12 +46,15 @@ class ExportSettings(Settings):
     normalize: bool = flag(False, "Scale every embedding to norm 1.")
     low_dim: int | None = flag(None, "Average channels to N.  [default: the run's]")
     max_seq_length: int | None = flag(None, "Word pieces per sentence.  [default: the run's]", ge=3)
+    truncate_dim: int | None = flag(None, "Leading channels to keep.  [default: all]", ge=1)
     dtype: str = flag(DTYPES[0], "Type of a SavedModel's matrices.", choices=DTYPES)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format == ONNX:
+        if self.format in (ONNX, OPENVINO):
             check_installed("tf2onnx", ONNX, "format", ArgumentError)
+        if self.format == OPENVINO:
+            check_installed("openvino", OPENVINO, "format", ArgumentError)
         for name, value in {"version": self.version, "dtype": self.dtype}.items():
             if self.format != TF_SAVEDMODEL and value not in (None, DTYPES[0]):
                 raise ArgumentError(

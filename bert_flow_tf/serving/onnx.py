@@ -14,13 +14,18 @@ from bert_flow_tf.encoder.weights import hugging_face_config
 from bert_flow_tf.errors import hidden_stderr
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
-from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.runtime.programs import (
+    INPUTS,
+    ONNX_FILE,
+    OPENVINO_FILE,
+    OUTPUT,
+    OnnxProgram,
+    OpenvinoProgram,
+    Program,
+)
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
 from glow import saved
-
-# These are Hugging Face's names, in the order of `TOKEN_INPUTS`.
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-_OUTPUT = "sentence_embedding"
 
 
 def write_onnx(
@@ -38,17 +43,15 @@ def write_onnx(
     weights = encoder.variables_by_name if encoder.bert_config is not None else {}
 
     def embed(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
-        inputs, values = arguments[: len(_INPUTS)], arguments[len(_INPUTS) :]
+        inputs, values = arguments[: len(INPUTS)], arguments[len(INPUTS) :]
         tokens = {
             name: tf.cast(one, tf.int32) for name, one in zip(TOKEN_INPUTS, inputs, strict=True)
         }
         pooled = encoder.embed(tokens, dict(zip(weights, values, strict=True)), portable=True)
         embedding = reduce_dimension(latents(pooled), description.low_dim)
-        return {
-            _OUTPUT: tf.nn.l2_normalize(embedding, axis=-1) if description.normalized else embedding
-        }
+        return {OUTPUT: model.finished(embedding, description.normalized or None)}
 
-    specs = [tf.TensorSpec([None, None], tf.int64, name) for name in _INPUTS]
+    specs = [tf.TensorSpec([None, None], tf.int64, name) for name in INPUTS]
     # TensorFlow's own code writes to stderr when a session starts.
     with quiet_tensorflow(), hidden_stderr():
         saved.write_onnx(embed, specs, folder / ONNX_FILE, weights)
@@ -58,16 +61,24 @@ def write_onnx(
     if encoder.bert_config is not None:
         write_json(folder / CONFIG_FILE, hugging_face_config(encoder.bert_config))
     write_json(folder / DESCRIPTION_FILE, description)
-    if importlib.util.find_spec("onnxruntime") is None:
-        return None
-    import onnxruntime
+    return None if importlib.util.find_spec("onnxruntime") is None else _embeddings(model, folder)
 
-    session = onnxruntime.InferenceSession(
-        str(folder / ONNX_FILE), providers=["CPUExecutionProvider"]
-    )
+
+def write_openvino(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
+    """Write the folder with OpenVINO's graph; return its embeddings."""
+    import openvino
+
+    write_onnx(model, description, folder)
+    graph = openvino.convert_model(folder / ONNX_FILE)
+    openvino.save_model(graph, folder / OPENVINO_FILE, compress_to_fp16=False)
+    (folder / ONNX_FILE).unlink()
+    return _embeddings(model, folder, OpenvinoProgram)
+
+
+def _embeddings(
+    model: Embedder, folder: pathlib.Path, program: type[Program] = OnnxProgram
+) -> np.ndarray:
+    """Return a written program's embeddings of `CHECKED_SENTENCES`."""
     tokens = model.tokenize(CHECKED_SENTENCES)
-    inputs = {
-        name: tokens[ours].numpy().astype(np.int64)
-        for name, ours in zip(_INPUTS, TOKEN_INPUTS, strict=True)
-    }
-    return session.run(None, inputs)[0]
+    ids, mask = (tokens[name].numpy().astype(np.int64) for name in TOKEN_INPUTS[:2])
+    return program(folder)(ids, mask, alone=True)

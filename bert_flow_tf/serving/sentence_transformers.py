@@ -18,8 +18,8 @@ from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
-from bert_flow_tf.serving.formats import DESCRIPTION_FILE
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.serving.export import CHECKED_SENTENCES
 from glow.folded import DenseLayer
 
 _POOLINGS = {masked_mean: "avg", first_token: "paper-cls"}
@@ -53,19 +53,26 @@ def write_sentence_transformers(
     bert = model.encoder.read_pretrained(record)
     modules = _pooling_modules(model, bert.weights)
     layers = _flow_layers(model)
+    # An encoder's own `Normalize` comes before the truncation.
+    first = model.normalizes and not description.normalized
+    modules += [NORMALIZE] * first
     first_layer = len(modules) + 1
     modules += [dense_module(layer) for layer in layers]
-    if description.normalized:
-        modules.append(NORMALIZE)
+    modules += [NORMALIZE] * description.normalized
     all_layers = any(module.name == "WeightedLayerPooling" for module in modules)
     write_encoder(folder, bert, modules, output_hidden_states=all_layers)
     write_json(folder / DESCRIPTION_FILE, description)
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
+    x = _of_norm_1(x) if first else x
     for i in range(first_layer, first_layer + len(layers)):
         tensors = safetensors.numpy.load_file(folder / f"{i}_Dense" / WEIGHTS_FILE)
         x = x @ tensors["linear.weight"].T + tensors["linear.bias"]
         x = np.where(x > 0, x, tensors.get("activation_function.weight", np.float32(1)) * x)
-    return x / np.linalg.norm(x, axis=1, keepdims=True) if description.normalized else x
+    return _of_norm_1(x) if description.normalized else x
+
+
+def _of_norm_1(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 def _unsupported(what: str) -> ArgumentError:
@@ -109,8 +116,13 @@ def _flow_layers(model: Embedder) -> list[DenseLayer]:
         raise ArgumentError(
             f"format: sentence-transformers: {error}, expected savedmodel or onnx"
         ) from error
+    # The last layer is linear, so that averages and truncation are part of it.
+    last = layers[-1] if layers else DenseLayer(np.eye(size), np.zeros(size))
+    kernel, bias = last.kernel, last.bias
     if low_dim > 0:
         mean = np.repeat(np.eye(low_dim), size // low_dim, axis=0) * (low_dim / size)
-        last = layers.pop() if layers else DenseLayer(np.eye(size), np.zeros(size))
-        layers.append(DenseLayer(last.kernel @ mean, last.bias @ mean))
-    return layers
+        kernel, bias = kernel @ mean, bias @ mean
+    kept = model.embedding_size
+    if not layers and kept == size:
+        return []
+    return [*layers[:-1], DenseLayer(kernel[:, :kept], bias[:kept])]

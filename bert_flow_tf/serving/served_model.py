@@ -18,8 +18,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.similarities import cosine_similarity
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of, quiet_tensorflow
-from bert_flow_tf.serving.formats import DESCRIPTION_FILE
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
 
 
 def write_savedmodel(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
@@ -130,6 +130,7 @@ class ServedBertFlow(tf.Module):
         self._pool = tf.function(
             functools.partial(_pool, pooled), input_signature=[TOKEN_SPECS], autograph=False
         )
+        self._finish = functools.partial(model.finished, normalize=description.normalized or None)
         self._description = description
         self._width = encoder.embedding_size
         self._max_positions = encoder.max_seq_length
@@ -224,7 +225,7 @@ class ServedBertFlow(tf.Module):
 
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
         embedding = reduce_dimension(self._latents(pooled), self._description.low_dim)
-        return tf.nn.l2_normalize(embedding, axis=-1) if self._description.normalized else embedding
+        return self._finish(embedding)
 
 
 def _pool(encoder: SentenceEncoder, tokens: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -125,9 +125,11 @@ def test_what_the_flow_learns_later_does_not_reach_it():
     assert not folded.is_current()
 
 
-def test_an_affine_map_is_two_dense_layers():
+def test_an_affine_map_is_one_dense_layer():
     rng = np.random.default_rng(0)
-    affine = AffineMap(6, rng.normal(size=6), rng.normal(size=(6, 6)))
+    affine = AffineMap(6, rng.normal(size=6), rng.normal(size=(6, 4)))
+    (layer,) = affine.dense_layers()
+    assert layer.kernel.shape == (6, 4) and layer.bias.dtype == np.float64
     u = rng.normal(size=(5, 6)).astype(np.float32)
     np.testing.assert_allclose(
         through(affine.dense_layers(), u, np.float64), affine.forward(u), atol=1e-5

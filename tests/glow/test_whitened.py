@@ -80,6 +80,10 @@ def test_a_folder_gives_the_same_bits_and_layers(whitened, u, tmp_path):
     assert isinstance(again, WhitenedFlow)
     np.testing.assert_array_equal(again.forward(u), whitened.forward(u))
     export_calibration(whitened, tmp_path / "layers.npz")
-    assert np.load(tmp_path / "layers.npz")["kernel_1"].shape == (WIDTH, WIDTH)
+    assert np.load(tmp_path / "layers.npz")["kernel_0"].shape == (WIDTH, WIDTH)
+    # The whitening is in the flow's first layer.
+    assert len(whitened.dense_layers()) == len(whitened.flow.dense_layers())
     with pytest.raises(ValueError, match="found 8 channels, expected the whitening's 12"):
         WhitenedFlow(whitened.whitening, Glow(GlowConfig(n_levels=2), 8, seed=0))
+    with pytest.raises(ValueError, match="found 8 channels, expected the whitening's 12"):
+        WhitenedFlow(AffineMap(WIDTH, matrix=np.eye(WIDTH, 8)), whitened.flow)

@@ -8,13 +8,14 @@ import msgspec
 from bert_flow_tf.encoder.weights import SourceRecord
 from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE
+from bert_flow_tf.runtime.description import TOKENIZER_FILE as TOKENIZER_FILE
 
 # Any of these files shows that a folder comes from Hugging Face or sentence-transformers.
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 MODULES_FILE = "modules.json"
 HUGGING_FACE_FILES = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
-TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
 SENTENCE_SETTINGS_FILE = "config_sentence_transformers.json"
@@ -48,7 +49,6 @@ ENCODER_FOLDER = FolderKind(
         "2_Normalize",
     ),
 )
-DESCRIPTION_FILE = "export.json"
 # The library itself may have written the model, with its tokenizer's files. Without an export's
 # description, it is a model that the user has got from elsewhere.
 SENTENCE_TRANSFORMERS_EXPORT = FolderKind(

@@ -50,6 +50,17 @@ def test_sn_and_whitening_leave_standard_moments():
     np.testing.assert_allclose(calibrated("whitening-4", X), z[:, :4], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["soft-whitening-0.1", "whitening"])
+def test_fewer_directions_are_the_leading_columns(name):
+    X = embeddings()
+    mean, matrix = learned(name, X)
+    cut = learned(f"{name}-5", X)
+    np.testing.assert_array_equal(cut[0], mean)
+    np.testing.assert_array_equal(cut[1], matrix[:, :5])
+    with pytest.raises(ValueError, match=f"found {name}-13, expected at most the 12 channels"):
+        learned(f"{name}-13", X)
+
+
 def test_natsv_removes_the_first_singular_vectors():
     X = embeddings(dtype=np.float64)
     for name, values in (("natsv-3", X), ("sn+natsv-3", (X - X.mean(axis=0)) / X.std(axis=0))):

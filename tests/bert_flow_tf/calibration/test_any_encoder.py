@@ -121,7 +121,10 @@ def test_a_folder_gives_the_same_bits(calibrated, u, tmp_path):
     calibrated.save(tmp_path / "saved")
     again = load_calibration(tmp_path / "saved", lambda texts: u[: len(texts)])
     np.testing.assert_array_equal(again.encode(["a"] * 9), calibrated.transform(u[:9]))
-    assert (again.record, again.history_) == (calibrated.record, calibrated.history_.verdict)
+    assert again.record == calibrated.record
+    assert again.history_.verdict == calibrated.history_.verdict
+    np.testing.assert_array_equal(again.history_.losses, calibrated.history_.losses)
+    assert again.history_.held_out_losses == calibrated.history_.held_out_losses
     with user_error("saved: exists"):
         calibrated.save(tmp_path / "saved")
     with user_error("found a calibration without an encoder"):
@@ -200,6 +203,33 @@ def test_faiss_finds_the_same_neighbours(u, require):
     np.testing.assert_array_equal(
         index.search(u[:20], 5)[1], np.argsort(-(z[:20] @ z.T), axis=1)[:, :5]
     )
+
+
+@pytest.mark.parametrize("method", ["whitening-5", "auto-5"])
+def test_faiss_keeps_the_cosines_of_fewer_channels(method, u, require):
+    require("faiss")
+    import faiss
+
+    calibrated = calibrate_array(u, FitSettings(method=method), normalize=True)
+    index = faiss.IndexPreTransform(faiss.NormalizationTransform(5), faiss.IndexFlatIP(5))
+    index.prepend_transform(calibrated.faiss_transform())
+    index.add(u)
+    z = calibrated.transform(u)
+    assert z.shape == (len(u), 5)
+    found, rows = index.search(u[:20], 5)
+    expected = np.sort(z[:20] @ z.T, axis=1)[:, :-6:-1]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(np.sum(z[:20, None] * z[rows], axis=2), expected, atol=1e-5)
+
+
+def test_commands_write_fewer_channels(u, tmp_path):
+    np.save(tmp_path / "u.npy", u)
+    given = ("--embeddings", tmp_path / "u.npy", "--out")
+    succeeds("fit", *given, tmp_path / "map", "--method", "auto-5")
+    succeeds("encode", "--calibration", tmp_path / "map", *given, tmp_path / "z.npy")
+    expected = load_calibration(tmp_path / "map").transform(u)
+    np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), expected)
+    assert expected.shape == (len(u), 5)
 
 
 def test_a_flow_calibrator_is_saved_and_exported(u, tmp_path):

@@ -41,6 +41,35 @@ def test_where_it_cannot_tell_it_leaves_the_embeddings_as_they_are(x, reason):
     np.testing.assert_array_equal(auto.transform(x), x)
 
 
+def test_fewer_channels_are_the_leading_directions():
+    x = space(12)
+    auto = Auto(8).fit(x)
+    assert auto.choice_.startswith("soft-whitening-0.3-8: 1,000 different sentences use 12 of 384")
+    named = find_method("soft-whitening-0.3-8").transformer.fit(x)
+    np.testing.assert_allclose(auto.matrix_, named.matrix_)
+
+
+def test_a_projection_keeps_cosines_better_than_one_of_centred_rows():
+    x = space(60)
+    auto = find_method("auto-30").transformer.fit(x)
+    reason = "1,000 different sentences use 60 of 384 directions; from 30 on, whitening can harm"
+    assert auto.choice_ == f"projected to the 30 directions that keep cosines best: {reason}"
+    np.testing.assert_allclose(auto.matrix_.T @ auto.matrix_, np.eye(30), atol=1e-9)
+    rotation = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2]
+
+    def lost(z):
+        return np.abs(cosines(z) - cosines(x)).mean()
+
+    assert lost(auto.transform(x)) < 0.1 * lost((x - x.mean(axis=0)) @ rotation[:30].T)
+    with pytest.raises(ValueError, match="found auto-385, expected at most the 384 channels"):
+        Auto(385).fit(x)
+
+
+def cosines(x):
+    u = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return u @ u.T
+
+
 def test_order_scale_and_repetition_do_not_change_the_choice():
     x = space(20)
     expected = Auto().fit(x)

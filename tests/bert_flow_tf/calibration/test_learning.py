@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from sklearn.decomposition import PCA, FastICA
+from sklearn.decomposition import PCA, FastICA, KernelPCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
@@ -99,17 +99,23 @@ def test_a_flow_keeps_its_held_out_losses():
 def test_an_affine_transformer_of_scikit_learn_is_a_calibration_with_dense_layers(method, tmp_path):
     model = calibrate(numbers, SENTENCES, method=method, dev_fraction=0)
     u = numbers(SENTENCES[:30])
-    expected = np.pad(
-        PCA(**method.get_params()).fit(numbers(SENTENCES)).transform(u), ((0, 0), (0, 3))
-    )
+    expected = PCA(**method.get_params()).fit(numbers(SENTENCES)).transform(u)
     np.testing.assert_allclose(model.transform(u), expected, rtol=0, atol=2e-5)
     path = model.export(tmp_path / "map.npz")
     layers = np.load(path)
-    z = u
-    for i in range(2):
-        z = z @ layers[f"kernel_{i}"] + layers[f"bias_{i}"]
+    assert sorted(layers.files) == ["bias_0", "kernel_0", "slope_0"]
+    z = u @ layers["kernel_0"] + layers["bias_0"]
     np.testing.assert_allclose(z, expected, rtol=0, atol=2e-5)
     assert "PCA" in model.record.method
+
+
+def test_another_transformer_may_have_fewer_channels():
+    model = calibrate(numbers, SENTENCES, method=KernelPCA(3, kernel="rbf"), dev_fraction=0)
+    assert model.calibration.output_size == model.record.output_size == 3
+    assert model.encode(SENTENCES[:5]).shape == (5, 3)
+    assert model.calibration.forward(tf.constant(numbers(SENTENCES[:5]))).shape == (5, 3)
+    with user_error("found 20 channels of KernelPCA", "at most the encoder's 8"):
+        calibrate(numbers, SENTENCES, method=KernelPCA(20, kernel="rbf"))
 
 
 def test_another_transformer_calibrates_but_is_not_exported(tmp_path):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, compare
+from bert_flow_tf.calibration import judgement
 from bert_flow_tf.calibration.comparison import Compared, recommend
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands.duplicates import similar_groups
-from tests.refusals import refused, succeeds, user_error
+from tests.refusals import bert_flow, refused, succeeds, user_error
 
 SENTENCES = [f"w{i} w{j} w{(i * j) % 17}" for i in range(20) for j in range(15)]
 
@@ -34,6 +35,8 @@ def files(tmp_path_factory):
 def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
     tiny_encoder_dir, files, monkeypatch
 ):
+    # Six fits draw them, and only equal ones are compared.
+    monkeypatch.setattr(judgement, "_RESAMPLES", 100)
     folder, pairs = files
     encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--train_batch_size", 16)
     own = ("--input", folder / "rows.csv", "--column", "text", "--methods", "sn,soft-whitening-0.5")
@@ -47,10 +50,16 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
     )
     printed = succeeds("compare", *encoder, *own, *named)
     found = json.loads((folder / "found.json").read_text())
-    assert printed.splitlines()[-2] == f"recommended, {found['reason']}: {found['recommended']}"
+    assert printed.splitlines()[-1] == f"recommended, {found['reason']}: {found['recommended']}"
     # JSON lines of the default names are the same pairs.
     other = succeeds("compare", *encoder, *own, "--pairs", folder / "pairs.jsonl")
-    assert other.splitlines() == printed.splitlines()[:-1]
+    assert other == printed
+    done = bert_flow("compare", *encoder, *own, *named[:-2], "--format", "csv")
+    table = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["method"] for row in table] == ["none", "sn", "soft-whitening-0.5"]
+    assert float(table[1]["AUC"]) == 100 * found["rows"][1]["auc"]
+    assert float(table[0]["Spearman"]) == 100 * found["rows"][0]["spearman"]
+    assert f"recommended, {found['reason']}" in done.stderr
     model, calls, columns = (
         BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8),
         [],
@@ -145,6 +154,8 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     )
     pairs = files[0] / "pairs.csv"
     assert "pair_columns" in refused(*start, pairs, "--pair_columns", "a,b")
+    (files[0] / "pairs.txt").write_text("w1\tw2\t1\n")
+    assert "pairs.txt: found text, expected .tsv" in refused(*start, files[0] / "pairs.txt")
     assert "metric: found auc without pairs" in refused(*start[:-1], "--metric", "auc")
     fit = ("fit", *start[1:-1], "--out", files[0] / "no_model", "--metric", "auc")
     assert "--metric: found auc without --pairs" in refused(*fit)

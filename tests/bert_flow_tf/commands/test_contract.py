@@ -24,6 +24,7 @@ THERE = {"--input": "s.txt", "--model": "model", "--tf1_checkpoint": "ckpt", "--
 # Each command has a line up to its input, and the path of its result: None without one, or to
 # continue an earlier one.
 COMMANDS = {
+    "analyses": ("--bert_hub demo --tables 6 --out file.json --glue_dir", "file.json"),
     "isotropy": ("--bert_hub demo --out file.json --glue_dir", "file.json"),
     "compare": ("--bert_hub demo --out file.json --glue_dir", "file.json"),
     "duplicates": ("--bert_hub demo --out groups.csv --input", "groups.csv"),
@@ -39,6 +40,7 @@ COMMANDS = {
     "reproduce": ("--bert_hub demo --out folder --glue_dir", None),
     "search": ("--bert_hub demo query --input", None),
     "similarity": ("--bert_hub demo --pairs", None),
+    "threshold": ("--bert_hub demo --input", None),
     "verify": ("--out file.json --runs", "file.json"),
 }
 KEPT = {name: result for name, (_, result) in COMMANDS.items() if result}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.evaluation.isotropy import measure_isotropy
+from bert_flow_tf.evaluation.isotropy import alignment, measure_isotropy
 from glow.config import GlowConfig
 from glow.flow import Glow
-from tests.refusals import succeeds
+from tests.refusals import refused, succeeds
 
 
 @pytest.fixture
@@ -41,6 +41,16 @@ def test_isotropy_is_measured_with_the_flow_and_without(
             written["measures"][name]["spectrum"], expected.spectrum, rtol=1e-3, atol=1e-5
         )
     run, _ = models
+    labelled = [small_splits[name] for name in ("train", "dev", "test")]
+    pairs = [
+        (a, b)
+        for part in labelled
+        for a, b, score in zip(part.sentences_a, part.sentences_b, part.labels, strict=True)
+        if score >= 4
+    ]
+    assert written["positive_pairs"] == len(pairs) > 5
+    first, second = (run.encode(list(side)) for side in zip(*pairs, strict=True))
+    assert written["alignment"]["with flow"] == pytest.approx(alignment(first, second), abs=1e-4)
     assert written["bits_per_dim"]["flow"] == pytest.approx(
         run.bits_per_dim(sentences).mean(), abs=1e-4
     )
@@ -60,3 +70,32 @@ def test_averaged_channels_are_measured_on_both_sides(models, small_glue_dir, tm
     written = json.loads(out.read_text())
     sides = [*written["measures"].values(), written["reference"]]
     assert [len(side["spectrum"]) for side in sides] == [4, 4, 4]
+
+
+def test_sentences_of_ones_own_are_measured(models, tmp_path):
+    _, plain = models
+    model = ("isotropy", "--bert_hub", plain.source.bert_hub, "--max_seq_length", 8)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,text\n1,w1 w2\n2,w3\n3,w1 w2\n4,\n5,w4 w5 w6\n")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("w1 w2\tw7\t1\nw8\tw9\t0\n")
+    out = tmp_path / "isotropy.json"
+    own = ("--input", rows, "--column", "text", "--pairs", pairs)
+    printed = succeeds(*model, *own, "--out", out, "--format", "markdown")
+    assert printed.startswith("| measure | without flow | standard normal |\n")
+    assert "| alignment, positive pairs: 1 | " in printed
+    written = json.loads(out.read_text())
+    assert (written["sentences"], written["task"]) == (3, None)
+    model_of_avg = BertFlow.from_hub(plain.source.bert_hub, max_seq_length=8)
+    expected = measure_isotropy(model_of_avg.encode(["w1 w2", "w3", "w4 w5 w6"]))
+    found = written["measures"]["without flow"]
+    assert found["uniformity"] == pytest.approx(expected.uniformity, abs=1e-4)
+    assert "4 different sentences of --pairs" in succeeds(*model, "--pairs", pairs)
+    assert "found --input and --glue_dir" in refused(*model, *own[:4], "--glue_dir", ".")
+    assert "found none" in refused(*model)
+    assert "score of 80" in _refused_score(model, pairs)
+
+
+def _refused_score(model, pairs):
+    pairs.write_text("w1\tw2\t80\nw8\tw9\t0\n")
+    return refused(*model, "--pairs", pairs)

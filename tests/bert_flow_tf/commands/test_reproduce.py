@@ -120,7 +120,7 @@ class Workplace:
     def refused_after_output(self, *more):
         """Return the last line of a command that has written results."""
         outcome = bert_flow(*self.arguments(*more))
-        assert str(self.record) in outcome.stdout
+        assert str(self.record) in outcome.stderr
         return refusal(outcome.exit_code, outcome.stderr, after_log=True)
 
     def reproduce(self, *more):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.runtime.thresholds import threshold
 from bert_flow_tf.scale.shards import MANIFEST
 from tests.bert_flow_tf.small_runs import small_flow_file
 from tests.refusals import bert_flow, refused, succeeds
@@ -47,6 +48,25 @@ def fit(tiny_encoder_dir, tmp_path_factory):
         small_flow_file(root),
     ]
     return [*arguments, "--input", root / "many.txt"]
+
+
+def test_threshold_is_that_of_python_before_and_after(saved, fit):
+    many = fit[-1]
+    printed = succeeds("threshold", "--model", saved, "--input", many, "--format", "json")
+    (row,) = json.loads(printed)["rows"]
+    model = BertFlow.load(saved)
+    sentences = [line for line in many.read_text().splitlines() if line.strip()]
+    after = model.threshold(sentences)
+    before = threshold(model.encode_pooled(list(dict.fromkeys(sentences))))
+    for side, found in (("before", before), ("after", after)):
+        values = [row[f"{side}{end}"] for end in ("", " low", " high")]
+        assert values == pytest.approx([found.cosine, found.low, found.high], abs=1e-5)
+    shares = ("--false_matches", 0.01, "--false_matches", 0.1)
+    lines = succeeds("threshold", "--model", saved, "--input", many, *shares).splitlines()
+    assert lines[0].endswith(": 240 different sentences")
+    assert [line.split()[0] for line in lines[3:]] == ["0.01", "0.1"]
+    line = refused("threshold", "--model", saved, "--input", many, "--false_matches", 1e-5)
+    assert line.startswith("--false_matches: found 240 different sentences for 1e-05")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,10 @@
 
 import json
 import pathlib
+import re
 import shutil
+import sys
+import warnings
 
 import pytest
 
@@ -80,3 +83,40 @@ def test_a_report_names_what_it_leaves_out(tmp_path):
     assert f"left out: {trained}: trained, but not scored" in done.stderr
     assert f"--runs: {trained}: found no results (" in refused("report", "--runs", trained)
     assert "--runs: nowhere: no such file" in refused("report", "--runs", "nowhere")
+
+
+def test_a_page_holds_everything_and_needs_no_network(tmp_path, monkeypatch):
+    odd = "odd <b>&name"
+    written.write(tmp_path / "runs" / odd / "evaluation.json", written.scores())
+    written.write(tmp_path / "runs" / "isotropy.json", written.isotropies())
+    trained = written.write_run(tmp_path / "runs" / "trained")
+    page = tmp_path / "page.html"
+    report = ("report", "--runs", tmp_path / "runs", "--html", page)
+    with warnings.catch_warnings():
+        # matplotlib warns of names that leave no room for the bars.
+        warnings.simplefilter("error", UserWarning)
+        printed = succeeds(*report)
+    assert "73.08" in printed
+    # Scores stand before the verdict, here and there.
+    assert printed.index(" x100 ") < printed.index("same as the original?")
+    text = page.read_text()
+    places = ["the TF1 code", ">73.08", "later papers", "effective rank", "Same as the", "Left out"]
+    assert sorted(places, key=text.index) == places
+    assert f"{trained}: trained, but not scored" in text
+    columns = re.findall('<button type="button">([^<]*)<', text)
+    assert columns[3:7] == ["task", "metric", "x100", "TF1 code"]
+    assert "odd &lt;b&gt;&amp;name" in text and odd not in text
+    assert 'data-value="73.08' in text
+    assert not re.search(r'src="(?!data:)|href=|https?://|@import|url\(', text)
+    assert "the paper&#39;s score beside" in text and "needs BERT-base or BERT-large" in text
+    assert re.findall('alt="([^"]+)"', text) == [
+        "STS-B, test: Spearman; whiskers are the deviation over seeds",
+        f"{tmp_path}/runs/isotropy.json: variance by direction",
+    ]
+    assert "page.html: exists" in refused(*report, unchanged=tmp_path)
+    succeeds(*report, "--overwrite", "--format", "latex")
+    assert page.read_text() == text
+    # Without matplotlib, the page says what is missing.
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    succeeds(*report, "--overwrite")
+    assert "the extra plots is not installed" in page.read_text()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tensorflow.python.eager import context
 
 from bert_flow_tf.encoder import stream
+from bert_flow_tf.runtime import batches as batching
 from tests.bert_flow_tf.sample_pairs import make_pairs
 
 
@@ -40,7 +41,7 @@ def test_embeddings_do_not_depend_on_the_batch(tokenizer, encoder, monkeypatch):
     rows = range(int(pairs.pieces.nrows()))
     alone = np.concatenate([encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)) for i in rows])
     for tokens_per_batch, pads in ((2048, False), (20, False), (20, True)):
-        monkeypatch.setattr(stream, "_TOKENS_PER_BATCH", tokens_per_batch)
+        monkeypatch.setattr(batching, "_TOKENS_PER_BATCH", tokens_per_batch)
         embeddings = stream.embed(encoder, tokenizer, pairs.pieces, 10, pad_to_max=pads)
         np.testing.assert_allclose(embeddings, alone, atol=1e-5)
     assert stream.tokenize(tokenizer, [], 10).nrows() == 0

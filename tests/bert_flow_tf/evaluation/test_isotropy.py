@@ -84,6 +84,42 @@ def test_constant_channels_are_counted_and_change_nothing_else():
     assert all(np.all(np.isfinite(value)) for value in vars(found).values())
 
 
+# The authors' own programs computed the measures of these vectors; IsoScore's takes the root of
+# the number of channels in float32.
+STEPS = np.arange(120.0).reshape(20, 6) ** 1.5
+SHAPE = np.sin(STEPS) * [1, 2, 3, 1, 0.5, 0.1] + 0.3
+
+
+def test_isoscore_is_its_authors():
+    for x, score in ((SHAPE, 0.2347161152866296), (SHAPE[:4], 0.1342594096432802)):
+        assert isotropy.measure_isotropy(x).iso_score == pytest.approx(score, rel=1e-6)
+    assert isotropy.measure_isotropy(CROSS).iso_score == pytest.approx(1)
+    assert isotropy.measure_isotropy(SHAPE[:, :1]).iso_score is None
+
+
+def test_uniformity_and_alignment_are_their_authors(monkeypatch):
+    uniformity = pytest.approx(-1.9291983485850943, rel=1e-9)
+    assert isotropy.measure_isotropy(SHAPE).uniformity == uniformity
+    near = SHAPE + 0.3 * np.cos(STEPS)
+    assert isotropy.alignment(SHAPE, near) == pytest.approx(0.02695760508642079, rel=1e-9)
+    monkeypatch.setattr(isotropy, "_ROWS", 7)
+    assert isotropy.measure_isotropy(SHAPE).uniformity == uniformity
+    monkeypatch.setattr(isotropy, "_MOST_ROWS", 15)
+    assert isotropy.measure_isotropy(SHAPE).uniformity == pytest.approx(-1.93, abs=0.2)
+
+
+def test_positive_pairs_have_4_of_5_points_or_the_label_1():
+    for scores, highest, rows in (
+        ([5, 3.9, 4, 0], None, [0, 2]),
+        ([0, 1, 1], None, [1, 2]),
+        ([0.79, 0.8, 1.0], None, [1, 2]),
+        ([1, 0.5], 5.0, []),
+    ):
+        assert isotropy.positive_pairs(scores, highest).tolist() == rows
+    with user_error("pairs: found a score of 80"):
+        isotropy.positive_pairs([3, 80])
+
+
 def test_embeddings_without_an_answer_are_named():
     for embeddings in (
         np.ones((1, 3)),

@@ -48,6 +48,16 @@ def test_saved_model_gives_the_same_bits_without_its_encoder(model, copy, monkey
     assert (loaded.sentence_embedding_type, loaded.max_seq_length) == ("avg-last-2", 8)
 
 
+def test_losses_are_saved_with_the_model_and_loaded(model, saved, tmp_path):
+    loaded = BertFlow.from_pretrained(saved)
+    assert len(model.history_.losses) == 2
+    np.testing.assert_array_equal(loaded.history_.losses, model.history_.losses)
+    again = loaded.save(tmp_path / "again")
+    assert (again / "losses.json").read_bytes() == (saved / "losses.json").read_bytes()
+    (again / "losses.json").unlink()
+    assert BertFlow.from_pretrained(again).history_ is None
+
+
 def test_card_and_configuration_say_what_it_is(saved, caplog):
     card, config = (saved / "README.md").read_text(), (saved / "bert_flow.json").read_text()
     for said in (

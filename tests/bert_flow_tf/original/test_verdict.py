@@ -115,3 +115,12 @@ def test_the_interval_of_a_difference_is_welchs():
     # If the variances were the same, the interval would be from -0.41 to +0.21.
     found = claim_of("scores with flow, avg", [row(ours, theirs, flow=records.flow())]).deviation
     assert found == "-0.10 [-0.50, +0.30]"
+
+
+def test_an_encoder_that_is_not_the_papers_is_named_once():
+    far = [row([12.55], paper=47.29), row([20.0], paper=59.04)]
+    claim = claim_of("the paper's rows", far)
+    assert (claim.mark, claim.deviation) == ("✗", "-39.040")
+    assert claim.evidence.endswith("the encoder's weights are not the paper's BERT")
+    near = claim_of("the paper's rows", [row([47.3], paper=47.29)])
+    assert "weights" not in near.evidence

@@ -27,10 +27,7 @@ def variant(golden_dir):
         made = copy.copy(model)
         made.sentence_embedding_type = pooling
         made.encoder = made.cast_encoder = model.encoder.with_pooling(pooling)
-        made.low_dim, made.embedding_size = (
-            low_dim,
-            low_dim if low_dim > 0 else made.encoder.embedding_size,
-        )
+        made.low_dim = low_dim
         if config is not None:
             made.flow = Glow(config, made.encoder.embedding_size, seed=0)
             perturb(made.flow.trainable_variables, seed=1)

@@ -36,12 +36,23 @@ def _whitened(monkeypatch, model):
     model.fit(SENTENCES * 6, method="soft-whitening-0.1")
 
 
+def _narrow(monkeypatch, model):
+    model.fit(SENTENCES * 6, method="soft-whitening-0.1-5")
+    assert model.embedding_size == 5
+
+
+def _truncated(monkeypatch, model):
+    _normalizing(monkeypatch, model)
+    model.truncate_dim = 6
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", [_normalizing_and_prompted, _cut, _whitened])
+@pytest.mark.parametrize("kind", [_normalizing_and_prompted, _cut, _whitened, _narrow, _truncated])
 def test_every_way_in_gives_the_vectors_of_encode(kind, tiny_encoder_dir, monkeypatch, tmp_path):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     kind(monkeypatch, model)
     expected = model.encode(SENTENCES)
+    assert expected.shape[1] == model.embedding_size
     norms = np.linalg.norm(expected, axis=1)
     assert np.allclose(norms, 1) == (kind is _normalizing_and_prompted)
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in SENTENCES))

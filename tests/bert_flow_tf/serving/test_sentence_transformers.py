@@ -11,6 +11,8 @@ import pytest
 
 from benchmarks.peers import peer_environment
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.calibration.methods import find_method
+from glow.calibration import AffineMap
 from glow.config import GlowConfig
 from tests.bert_flow_tf.serving.test_guide import GUIDE
 from tests.refusals import files_below, refused, succeeds, user_error
@@ -28,6 +30,9 @@ EXPORTS = {
     ),
     "papers": ("paper-avg-last-2", GlowConfig.from_name("config_l2_d3_w32"), {"max_seq_length": 5}),
     "papers_cls": ("paper-cls", None, {"low_dim": 8}),
+    "narrow": ("avg", None, {"channels": 5}),
+    "truncated": ("avg", FLOW, {"truncate_dim": 3}),
+    "of_norm_1": ("avg", None, {"truncate_dim": 3}),
 }
 # What the library is asked, in a process without TensorFlow.
 THEIRS = """
@@ -56,6 +61,11 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
         model = models[name] = variant(pooling, config, options.get("low_dim", -1))
         if config is not None:
             model.flow.initialize_from_data(model.encoder.embed(model.tokenize(sentences)))
+        if "channels" in options:
+            whitening = find_method("soft-whitening-0.1-5").transformer
+            whitening.fit(model.encode_pooled(sentences))
+            model.flow = AffineMap(16, whitening.mean_, whitening.matrix_)
+        model.truncate_dim = options.get("truncate_dim")
         model.prompts, model.similarity_fn_name = {"query": "the ", "document": ""}, "dot"
         model.max_seq_length = options.get("max_seq_length", model.max_seq_length)
         model.export(
@@ -72,6 +82,8 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
     for name, model in models.items():
         ours = model.encode(sentences, normalize_embeddings="normalize" in EXPORTS[name][2])
         theirs = np.load(tmp_path / f"{name}.npy")
+        width = EXPORTS[name][2].get("channels", EXPORTS[name][2].get("truncate_dim"))
+        assert width in (None, theirs.shape[1]), name
         assert np.abs(theirs - ours).max() < 1e-5 * np.abs(ours).max(), name
         function, prompts, length, modules = json.loads((tmp_path / f"{name}.json").read_text())
         assert (function, prompts, length) == ("dot", model.prompts, model.max_seq_length)

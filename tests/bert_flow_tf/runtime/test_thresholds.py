@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.calibration.thresholds import threshold
+from bert_flow_tf.runtime.thresholds import threshold
 from tests.refusals import user_error
 
 

@@ -1,12 +1,27 @@
 """Choose a cosine that few random pairs of sentences exceed."""
 
+import dataclasses
+
 import numpy as np
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.records import Threshold
 
 # 4,000 rows have 8 million pairs, whose cosines take 32 MB.
 _MOST_ROWS, _RESAMPLES = 4000, 200
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """The cosine that a share of random pairs exceeds."""
+
+    false_matches: float
+    cosine: float
+    low: float  # The bootstrap 95 % interval goes from `low` to `high`.
+    high: float
+    sentences: int
+
+    def __str__(self) -> str:
+        return f"{self.cosine:.3f} (95 %: {self.low:.3f} to {self.high:.3f})"
 
 
 def check_enough(sentences: int, false_matches: float) -> None:

@@ -1,0 +1,58 @@
+"""`bert-flow threshold`: the cosine that few random pairs of sentences exceed."""
+
+from collections.abc import Iterator
+
+import click
+
+from bert_flow_tf.commands import options as opt
+from bert_flow_tf.commands.outputs import print_table
+from bert_flow_tf.runtime import thresholds
+from bert_flow_tf.table import Cell, Table, number
+
+
+@click.command(epilog="\b\nbert-flow threshold --model my_model --input sentences.txt")
+@opt.model_options()
+@opt.sentence_options()
+@click.option(
+    "--false_matches",
+    "shares",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    multiple=True,
+    default=(1e-3,),
+    metavar="X",
+    help="Share of random pairs above the cosine; repeatable.",
+)
+@opt.TABLE_FORMAT
+def threshold(
+    model: opt.ModelOptions,
+    sentences: Iterator[str],
+    shares: tuple[float, ...],
+    table_format: str,
+) -> None:
+    """Print the cosine that few random pairs of sentences exceed.
+
+    It is printed before and after the calibration, with its 95 % interval, as by model.threshold in
+    Python. It bounds matches of unrelated sentences, not of those that differ in a detail.
+    """
+    texts = list(dict.fromkeys(text for text in sentences if text.strip()))
+    for share in shares:
+        thresholds.check_enough(len(texts), share)
+    loaded = model.load()
+    pooled = loaded.encode_pooled(texts)
+    sides = {"cosine": loaded.reduce(pooled)}
+    if loaded.calibration is not None:
+        sides = {"before": sides["cosine"], "after": loaded.after_flow(pooled)}
+    rows = [
+        [
+            Cell(f"{share:g}", is_number=True, value=share),
+            *(_cell(thresholds.threshold(side, share)) for side in sides.values()),
+        ]
+        for share in shares
+    ]
+    title = f"cosine that a share of random pairs exceeds: {len(texts):,} different sentences"
+    print_table(Table(("share", *sides), rows, title), table_format)
+
+
+def _cell(found: thresholds.Threshold) -> Cell:
+    interval = f"95 %: {found.low:.3f} to {found.high:.3f}"
+    return number(found.cosine, 3, note=interval, parts={"low": found.low, "high": found.high})

@@ -1,0 +1,1 @@
+"""Run an exported model without TensorFlow, by onnxruntime or openvino."""

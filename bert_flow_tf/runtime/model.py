@@ -1,0 +1,277 @@
+"""A model that an export's folder holds, in a process without TensorFlow."""
+
+import collections
+import concurrent.futures
+import contextlib
+import itertools
+import logging
+import os
+import pathlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.sentence_files import parts, sentence_list
+from bert_flow_tf.runtime.batches import check_batch_size, length_batches, losses_in_words
+from bert_flow_tf.runtime.description import (
+    DESCRIPTION_FILE,
+    TOKENIZER_FILE,
+    Description,
+    read_description,
+)
+from bert_flow_tf.runtime.programs import PROGRAMS, Program, check_backend, cores
+from bert_flow_tf.runtime.sentence_model import SentenceModel, Sentences, check_choices
+from bert_flow_tf.runtime.similarities import ENCODE_PRECISIONS, normalized, quantized
+from bert_flow_tf.runtime.thresholds import Threshold, threshold
+from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
+
+# A machine's rounding differs less, and damaged weights differ more, than this many times the
+# difference that the export's check allows.
+_DAMAGE = 100
+# A batch is the share of one thread, within these limits.
+_FEW_TOKENS = 128
+_MANY_TOKENS = 1024
+
+
+class ExportedModel(SentenceModel):
+    """A sentence embedding model without training; see `open_export`.
+
+    The methods and arguments are those of `BertFlow`. It may be called by several threads at once.
+
+    Attributes:
+      fingerprint: `BertFlow.fingerprint` of the model that was exported.
+      normalizes: True if every embedding has norm 1.
+      dtype: "float32" or "int8", the type of the matrices.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        tokenizer: TextTokenizer,
+        program: Program,
+        *,
+        truncate_dim: int | None = None,
+    ) -> None:
+        width = description.embedding_size
+        check_choices({"truncate_dim": (truncate_dim, (None, *range(1, width + 1)))})
+        self._size = truncate_dim or width
+        self.fingerprint = description.fingerprint
+        self.normalizes = description.normalized
+        self.dtype = description.dtype
+        self.prompts = description.prompts
+        self.default_prompt_name = description.default_prompt_name
+        self.similarity_fn_name = description.similarity_fn_name
+        self._width = width
+        self._longest = self._max_seq_length = description.max_seq_length
+        self._tokenizer = tokenizer
+        self._program = program
+        self._workers = cores()
+        self._executor = concurrent.futures.ThreadPoolExecutor(self._workers)
+        self._calls = 0
+        self._lock = threading.Lock()
+
+    @property
+    def embedding_size(self) -> int:
+        """The width of the embeddings."""
+        return self._size
+
+    @property
+    def max_seq_length(self) -> int:
+        """The most word pieces per sentence; longer sentences are cut. Settable."""
+        return self._max_seq_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        if isinstance(value, bool) or value not in range(3, self._longest + 1):
+            raise ArgumentError(
+                f"max_seq_length: found {value!r}, expected a whole number from 3 to "
+                f"{self._longest}, as exported"
+            )
+        self._tokenizer.limit(value)
+        self._max_seq_length = value
+
+    def get_max_seq_length(self) -> int:
+        return self.max_seq_length
+
+    def encode(
+        self,
+        sentences: Sentences,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        output_value: str = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> np.ndarray:
+        """Return embeddings, float32 [n, embedding_size], or [embedding_size] for one string.
+
+        The arguments are those of `BertFlow.encode`. There are no tensors and no progress bar.
+
+        Raises:
+          UserError: an element is not a string, an argument is invalid, or an embedding would not
+            be finite.
+        """
+        check_choices(
+            {
+                "device": (device, (None,)),
+                "output_value": (output_value, ("sentence_embedding",)),
+                "precision": (precision, ENCODE_PRECISIONS),
+                "prompt_name": (prompt_name, (None, *self.prompts)),
+            }
+        )
+        if truncate_dim is not None:
+            widths = range(1, self.embedding_size + 1)
+            check_choices({"truncate_dim": (truncate_dim, widths)})
+        if convert_to_tensor or not convert_to_numpy:
+            raise ArgumentError(
+                "convert_to_tensor: found True, expected False: there are no tensors"
+            )
+        prompt = self._prompt(prompt_name) if prompt is None else prompt
+        single = isinstance(sentences, str)
+        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
+        found = self._embeddings([prompt + text for text in texts] if prompt else texts, batch_size)
+        found = found[:, : truncate_dim or self.embedding_size]
+        if normalize_embeddings:
+            found = normalized(found)
+        found = quantized(found, precision)
+        return found[0] if single else found
+
+    def encode_blocks(
+        self,
+        sentences: Iterable[str],
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool | None = None,
+        prompt: str | None = None,
+    ) -> Iterator[tuple[list[str], np.ndarray]]:
+        """Yield lists of sentences and their embeddings, as `BertFlow.encode_blocks`."""
+        if normalize_embeddings is False and self.normalizes:
+            raise ArgumentError(
+                "normalize_embeddings: found False with an export of norm 1, expected True or None"
+            )
+        prompt = self.default_prompt if prompt is None else prompt
+        for part in parts(sentences):
+            yield (
+                part,
+                self.encode(
+                    part,
+                    prompt=prompt,
+                    batch_size=batch_size,
+                    normalize_embeddings=bool(normalize_embeddings),
+                ),
+            )
+
+    def check_probes(self, folder: pathlib.Path, description: Description) -> None:
+        """Raise `UserError` if the description's texts have other embeddings.
+
+        This call also warms up the program.
+        """
+        expected = np.array([*description.probes.values()], np.float32)
+        rows, _ = self._tokenizer.ids([*description.probes])
+        found = self._run(rows, None, alone=True)
+        sizes = np.maximum(1, np.abs(expected).max(axis=0, initial=0))
+        differs = found.shape != expected.shape
+        if differs or (np.abs(found - expected) > _DAMAGE * description.tolerance * sizes).any():
+            raise UserError(
+                f"{folder}: the program gives other embeddings than its {DESCRIPTION_FILE}; "
+                "export again"
+            )
+
+    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
+        """Return the cosine that few random pairs exceed, see `runtime.thresholds`."""
+        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
+
+    def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
+        """Return True for each text [n] that holds only unknown word pieces."""
+        rows, _ = self._tokenizer.ids(texts)
+        return np.array(self._tokenizer.only_unknown(rows), bool)
+
+    def _embeddings(self, texts: list[str], batch_size: int | None = None) -> np.ndarray:
+        """Return the program's embeddings, float32 [n, D]; each distinct text runs once."""
+        check_batch_size(batch_size)
+        if not texts:
+            return np.empty((0, self._width), np.float32)
+        counts = collections.Counter(texts)
+        rows, cut = self._tokenizer.ids(list(counts))
+        self._warn_of_losses([*counts.values()], cut, self._tokenizer.only_unknown(rows))
+        with self._running() as alone:
+            found = self._run(rows, batch_size, alone=alone)
+        if len(counts) == len(texts):
+            return found
+        index = {text: i for i, text in enumerate(counts)}
+        return found[[index[text] for text in texts]]
+
+    def _run(
+        self, rows: Sequence[Sequence[int]], batch_size: int | None, *, alone: bool
+    ) -> np.ndarray:
+        if len(rows) == 1:
+            return self._program(*padded(rows), alone=alone)
+        values = np.empty((len(rows), self._width), np.float32)
+        lengths = np.array([len(row) for row in rows])
+        share = int(lengths.sum()) // self._workers
+        batches = [*length_batches(lengths, batch_size, min(max(share, _FEW_TOKENS), _MANY_TOKENS))]
+        alone = alone and len(batches) == 1
+
+        def compute(batch: np.ndarray) -> None:
+            values[batch] = self._program(*padded([rows[i] for i in batch]), alone=alone)
+
+        if len(batches) == 1:
+            compute(batches[0])
+        else:
+            # Read the results, because they raise the threads' errors.
+            collections.deque(self._executor.map(compute, batches), maxlen=0)
+        return values
+
+    def _warn_of_losses(
+        self, counts: Sequence[int], cut: Sequence[bool], unknown: Sequence[bool]
+    ) -> None:
+        """Warn of texts that lose words; `counts` are repetitions of each text."""
+        if any(cut) or any(unknown):
+            lost, unreadable = (sum(itertools.compress(counts, one)) for one in (cut, unknown))
+            for words in losses_in_words(sum(counts), lost, unreadable, self.max_seq_length):
+                logging.warning("%s", words)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[bool]:
+        """Yield True if no other thread is in this block."""
+        with self._lock:
+            self._calls += 1
+            alone = self._calls == 1
+        try:
+            yield alone
+        finally:
+            with self._lock:
+                self._calls -= 1
+
+
+def open_export(
+    folder: str | os.PathLike, backend: str = "onnx", truncate_dim: int | None = None
+) -> ExportedModel:
+    """Open a folder of `bert-flow export --format onnx` (or `openvino`).
+
+    Nothing but numpy, tokenizers and onnxruntime (or openvino) is imported.
+
+    Args:
+      backend: "onnx" for onnxruntime, or "openvino".
+      truncate_dim: number of leading channels that every embedding keeps; None for all.
+
+    Raises:
+      UserError: the folder is no export, or damaged, or the backend's library is missing.
+    """
+    check_backend(backend)
+    path = pathlib.Path(folder)
+    if not path.is_dir():
+        raise UserError(f"{folder}: no such folder, expected an export")
+    description = read_description(path)
+    tokenizer = TextTokenizer(path / TOKENIZER_FILE, description.max_seq_length)
+    program = PROGRAMS[backend](path)
+    model = ExportedModel(description, tokenizer, program, truncate_dim=truncate_dim)
+    model.check_probes(path, description)
+    return model

@@ -1,0 +1,90 @@
+"""Open a saved model in another runtime, by a cached export."""
+
+import functools
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from absl import logging
+
+from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.files.reading import file_digest
+from bert_flow_tf.files.user_cache import cache_root, cached_folder
+from bert_flow_tf.model.saved_model import MODEL_FILE, is_saved_model, model_folder
+from bert_flow_tf.runtime.model import ExportedModel, open_export
+from bert_flow_tf.runtime.programs import ONNX_FILE, check_backend
+from bert_flow_tf.serving.formats import ONNX, ExportSettings
+from bert_flow_tf.settings import DTYPES
+from bert_flow_tf.version import __version__
+
+if TYPE_CHECKING:
+    from bert_flow_tf.model.embedder import Embedder
+
+TENSORFLOW = "tensorflow"
+
+
+def check_loadable(path: str | os.PathLike, backend: str, dtype: str) -> pathlib.Path:
+    """Return a saved model's folder; raise `UserError` for an unsuitable one."""
+    check_backend(backend)
+    if dtype != DTYPES[0]:
+        raise ArgumentError(
+            f"dtype: found {dtype} with the backend {backend}, expected {DTYPES[0]}"
+        )
+    folder = model_folder(path)
+    if not is_saved_model(folder):
+        raise ArgumentError(
+            f"backend: found {backend} with {path}, which has no {MODEL_FILE}; expected a saved "
+            f"model, or the backend {TENSORFLOW}"
+        )
+    return folder
+
+
+def open_backend(
+    path: str | os.PathLike,
+    backend: str,
+    load: "Callable[[], Embedder]",
+    *,
+    dtype: str = DTYPES[0],
+    truncate_dim: int | None = None,
+) -> ExportedModel:
+    """Return a saved model in a backend, "onnx" or "openvino".
+
+    The first call loads the model and exports it into the user's cache, which checks the graph.
+    Later calls, also of other processes, find the export by the digests of the model's files, and
+    do not load TensorFlow.
+
+    Args:
+      path: a folder of `save`, or `ORGANISATION/MODEL` of the Hugging Face Hub.
+      load: function that returns the model of `path`, with `truncate_dim` channels.
+
+    Raises:
+      UserError: the path is no saved model, a library is missing, or the export differs from the
+        model.
+    """
+    folder = check_loadable(path, backend, dtype)
+    name = _fingerprint(folder)
+    if truncate_dim is not None:
+        name = f"{name}-{truncate_dim}"
+    export = cache_root() / "backends" / name
+    cached_folder(export, ONNX_FILE, functools.partial(_write, path, load))
+    return open_export(export, backend)
+
+
+def _fingerprint(folder: pathlib.Path) -> str:
+    """Return a digest of a folder's files and of this version."""
+    digest = hashlib.sha256(__version__.encode())
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(folder)} {file_digest(path)}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _write(path: str | os.PathLike, load: "Callable[[], Embedder]", folder: pathlib.Path) -> None:
+    """Export the model into a folder of the cache."""
+    settings = ExportSettings(format=ONNX)
+    # This module loads TensorFlow, which takes seconds.
+    from bert_flow_tf.serving.export import export_model
+
+    logging.info("exporting %s as ONNX, once; kept in %s", path, folder)
+    export_model(load(), folder, settings)

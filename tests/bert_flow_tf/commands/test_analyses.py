@@ -1,0 +1,55 @@
+"""`bert-flow analyses`: the paper's Tables 1 and 6."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.api import BertFlow
+from bert_flow_tf.evaluation.lexical import edit_distances
+from bert_flow_tf.evaluation.protocols import spearman
+from tests.refusals import bert_flow, refusal, succeeds
+
+
+def test_table_6_is_of_the_runs_own_flow(sts_run, small_glue_dir, small_splits, require, tmp_path):
+    require("rapidfuzz")
+    out, plot = tmp_path / "analyses.json", tmp_path / "analyses.svg"
+    flags = ("--tables", "6", "--glue_dir", small_glue_dir, "--out", out, "--plot", plot)
+    printed = succeeds("analyses", "--model", sts_run, *flags)
+    dev, run = small_splits["dev"], BertFlow.load(sts_run)
+    distances = edit_distances(dev.sentences_a, dev.sentences_b)
+    found = json.loads(out.read_text())["lexical"]
+    cosines = run.similarity_pairwise(dev.sentences_a, dev.sentences_b)
+    assert found["with flow"] == pytest.approx(
+        {"edit_distance": spearman(cosines, distances), "gold": spearman(cosines, dev.labels)},
+        abs=0.02,
+    )
+    assert found["gold"]["gold"] == pytest.approx(1) and "paper" not in printed
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_a_flow_is_learned_and_words_are_counted(
+    documented_encoder_dir, small_glue_dir, require, tmp_path
+):
+    require("rapidfuzz")
+    require("wordfreq")
+    out = tmp_path / "analyses.json"
+    flags = ("--num_train_epochs", "1", "--train_batch_size", "16", "--glue_dir", small_glue_dir)
+    printed = succeeds("analyses", "--bert_hub", documented_encoder_dir, *flags, "--out", out)
+    written = json.loads(out.read_text())
+    assert written["model"]["flow"]["training"]["settings"]["epochs"] == 1
+    assert list(written["lexical"]) == ["gold", "without flow", "with flow"]
+    assert "mean 3-NN dot product" in printed
+    assert np.shape([*written["frequency"].values()]) == (7, 4)
+
+
+@pytest.mark.parametrize(("table", "missing"), [("1", "wordfreq"), ("6", "rapidfuzz")])
+def test_a_missing_library_is_named_before_any_work(table, missing, monkeypatch, small_glue_dir):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == missing else find(name)
+    )
+    flags = ("--tables", table, "--glue_dir", small_glue_dir)
+    outcome = bert_flow("analyses", "--bert_hub", "demo", *flags)
+    assert "the extra analyses is not installed" in refusal(outcome.exit_code, outcome.stderr)

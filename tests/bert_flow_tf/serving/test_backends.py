@@ -1,0 +1,132 @@
+"""A saved model runs in other libraries, without TensorFlow from the cache."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.api import BertFlow
+from bert_flow_tf.runtime.programs import PROGRAMS
+from bert_flow_tf.serving import export
+from tests.bert_flow_tf import small_runs
+from tests.refusals import refused, succeeds, user_error
+
+_WITHOUT_TENSORFLOW = """
+import json, sys
+sys.modules["tensorflow"] = None
+from click.testing import CliRunner
+from bert_flow_tf.cli import main
+for arguments in json.loads(sys.argv[1]):
+    outcome = CliRunner().invoke(main, arguments)
+    assert outcome.exit_code == 0, (arguments, outcome.output, outcome.exception)
+    print(outcome.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tiny_encoder_dir, require):
+    require("tf2onnx")
+    require("onnxruntime")
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    model.prompts = {"title": "w1 ", "document": "w1 "}
+    model.default_prompt_name = "title"
+    rng = np.random.default_rng(0)
+    words = small_runs.TINY_WORDS
+    return model.fit([" ".join(rng.choice(words, 4)) for _ in range(200)], method="sn")
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    """The saved model; beside it is the cache with its export."""
+    folder = tmp_path_factory.mktemp("backends") / "saved"
+    model.save(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(saved, monkeypatch):
+    folder = saved.with_name("cache")
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def texts(tmp_path):
+    small_runs.write_sentences(tmp_path / "texts.txt", 64)
+    return tmp_path / "texts.txt"
+
+
+@pytest.fixture(params=sorted(PROGRAMS))
+def backend(request, require):
+    require({"onnx": "onnxruntime"}.get(request.param, request.param))
+    return request.param
+
+
+def test_export_is_made_once_and_again_after_a_change(
+    model, saved, cache, backend, monkeypatch, caplog
+):
+    opened = BertFlow.from_pretrained(saved, backend=backend)
+    texts = ["w1 w2", "", "w3 w4 w5"]
+    assert not [one for one in caplog.records if one.levelname == "WARNING"]
+    np.testing.assert_allclose(opened.encode(texts), model.encode(texts), rtol=0, atol=1e-5)
+    assert opened.fingerprint == model.fingerprint
+    assert not hasattr(opened, "fit") and not hasattr(opened, "log_prob")
+    made = []
+    monkeypatch.setattr(export, "export_model", lambda *given: made.append(given))
+    BertFlow.from_pretrained(saved, backend=backend)
+    assert not made
+    changed = shutil.copytree(saved, saved.with_name(f"changed_{backend}"))
+    (changed / "README.md").write_text("another card")
+    with user_error("no such folder"):
+        BertFlow.from_pretrained(changed, backend=backend)
+    assert len(made) == 1
+
+
+def test_commands_give_the_same_without_tensorflow(saved, cache, backend, texts, tmp_path):
+    BertFlow.from_pretrained(saved, backend=backend)
+    given = ["--model", str(saved), "--input", str(texts)]
+    commands = [
+        ["encode", *given, "--out", "OUT.npy"],
+        ["encode-folder", *given, "--out", "OUT"],
+        ["similarity", "--model", str(saved), "w1 w2", "w2 w3"],
+        ["search", *given, "--top_k", "3", "--embeddings", "OUT", "w1"],
+        ["duplicates", *given, "--threshold", "0.99", "--out", "OUT.csv"],
+    ]
+    # The folder that TensorFlow has written is one of the same model, so search takes it.
+    for command in commands:
+        succeeds(*(one.replace("OUT", str(tmp_path / "tf")) for one in command))
+    others = [
+        [one.replace("OUT", str(tmp_path / "other")) for one in command] + ["--backend", backend]
+        for command in commands
+    ]
+    others += [[*commands[1][:-1], str(tmp_path / "tf"), "--backend", backend]]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(others)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "0 of them new" in done.stdout.splitlines()[-2]
+    found, expected = (np.load(tmp_path / f"{name}.npy") for name in ("other", "tf"))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    groups = [pathlib.Path(tmp_path, f"{name}.csv").read_text() for name in ("other", "tf")]
+    assert groups[0] == groups[1]
+
+
+def test_what_a_backend_cannot_do_is_one_line(saved, sts_run, tiny_encoder_dir, texts, tmp_path):
+    out = ("--input", texts, "--out", tmp_path / "out.npy", "--backend", "onnx")
+    line = refused("encode", "--model", saved, *out, "--dtype", "bfloat16", unchanged=tmp_path)
+    assert line == "--dtype: found bfloat16 with the backend onnx, expected float32"
+    line = refused("encode", "--model", sts_run, *out, unchanged=tmp_path)
+    assert line.startswith("--backend: found onnx with") and "expected a saved model" in line
+    line = refused("encode", "--bert_hub", tiny_encoder_dir, *out, unchanged=tmp_path)
+    assert line == "--backend=onnx: missing --model, which it needs"
+    with user_error("backend: found 'opnvino'", "did you mean openvino?"):
+        BertFlow.from_pretrained(saved, backend="opnvino")
