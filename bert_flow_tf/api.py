@@ -404,7 +404,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         return self.require_flow("sample").sample(n, seed).numpy()
 
     def evaluate(self, on: Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
-        """Return the scores that `bert-flow evaluate` prints.
+        """Return the scores that `bert-flow evaluate` prints; `print` shows a table.
 
         Args:
           on: first sentences, second sentences and their gold scores; or a task, or several, of

@@ -513,7 +513,11 @@ def test_pairs_of_ones_own_are_scored(plain_model):
     pairs = texts[:-1], texts[1:], [i % 5 for i in range(len(texts) - 1)]
     scores = model.evaluate(pairs)
     assert scores.tasks["pairs"].pairs == len(texts) - 1
-    assert -1 <= scores.tasks["pairs"].by_protocol["all"] <= 1
+    score = scores.tasks["pairs"].by_protocol["all"]
+    assert -1 <= score <= 1
+    _, columns, _, row = str(scores).splitlines()
+    assert columns.split() == ["task", "split", "metric", "pairs", "x100", "Pearson"]
+    assert row.split()[:5] == ["pairs", "all", "Spearman", "143", f"{100 * score:.2f}"]
 
 
 def test_a_model_is_a_step_of_a_scikit_learn_pipeline(plain_model):
