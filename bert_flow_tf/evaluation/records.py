@@ -26,7 +26,9 @@ _NAMES = {"iso_score": "IsoScore"}
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
-    """Scores of a model by task, with and without its flow, and their table.
+    """Scores of a model by task, with and without its flow.
+
+    `str` gives a table.
 
     Attributes:
       tasks: by name; a score is `scores.tasks["pairs"].by_protocol["all"]`, a fraction.
