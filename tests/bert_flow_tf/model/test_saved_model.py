@@ -121,3 +121,12 @@ def test_an_own_pooling_that_was_not_imported_names_its_file(tiny_encoder_dir, t
         np.testing.assert_array_equal(BertFlow.load(path).encode("w1"), made.encode("w1"))
     with user_error(f"{path}: pooling: found 'mine'", "import my_poolings, ", "my_poolings.py"):
         BertFlow.load(path)
+
+
+def test_a_run_with_a_pooling_that_is_unknown_names_itself(sts_run, tmp_path):
+    run = shutil.copytree(sts_run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    config["model"] |= {"pooling": "mine", "pooling_code": "my_poolings"}
+    (run / "config.json").write_text(json.dumps(config))
+    with user_error(f"{run}: pooling: found 'mine'", "--code my_poolings.py"):
+        BertFlow.load(run)
