@@ -24,7 +24,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.records import Scores, model_in_words
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.build import build_encoder
+from bert_flow_tf.model.build import build_encoder, pooling_code
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.records import ModelRecord
@@ -116,6 +116,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         record = ModelRecord(
             encoder=encoder_record(source),
             pooling=pooling,
+            pooling_code=pooling_code(pooling),
             max_seq_length=max_seq_length,
             low_dim=low_dim,
         )
@@ -403,7 +404,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         return self.require_flow("sample").sample(n, seed).numpy()
 
     def evaluate(self, on: Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
-        """Return the scores that `bert-flow evaluate` prints.
+        """Return the scores that `bert-flow evaluate` prints; `print` shows a table.
 
         Args:
           on: first sentences, second sentences and their gold scores; or a task, or several, of

@@ -20,8 +20,9 @@ def residual_network(parameters, inputs, outputs, hidden=16):
     return network
 
 
+NETWORKS["residual"] = residual_network  # its name in a configuration and on disk
+
 if __name__ == "__main__":
-    NETWORKS["residual"] = f"{__name__}:residual_network"  # its name in a configuration and on disk
     config = GlowConfig(n_levels=2, network="residual", own={"hidden": 8})
     embeddings = np.random.default_rng(0).normal(size=(512, 16)) ** 3
     calibrator = FlowCalibrator(config, epochs=20, show_progress_bar=False).fit(embeddings)

@@ -39,6 +39,19 @@ _ROWS_PER_CALL = 4096
 Loss = Callable[[Glow, tf.Tensor, tf.Tensor | None], tf.Tensor]
 
 
+def check_hooks(loss: Loss | None, callbacks: Sequence[tf_keras.callbacks.Callback]) -> None:
+    """Raise `ValueError` for an invalid loss or callback."""
+    if loss is not None and not callable(loss):
+        raise ValueError(f"loss: found {loss!r:.60}, expected a function loss(flow, u, step)")
+    if not isinstance(callbacks, list | tuple):
+        found = type(callbacks).__name__
+        raise ValueError(f"callbacks: found {found}, expected a list of tf_keras.callbacks")
+    for one in callbacks:
+        if not isinstance(one, tf_keras.callbacks.Callback):
+            found = f"{type(one).__module__}.{type(one).__qualname__}"
+            raise ValueError(f"callbacks: found {found}, expected callbacks of tf_keras")
+
+
 def bits_per_dim_loss(flow: Glow, u: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
     """Return `Glow.bits_per_dim`, the flow loss of Li et al. 2020."""
     return flow.bits_per_dim(u, step)
@@ -74,7 +87,9 @@ class FlowTrainer:
 
     def _step(self, u: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            mean = tf.reduce_mean(self._loss(self.flow, u, self.optimizer.iterations))
+            losses = self._loss(self.flow, u, self.optimizer.iterations)
+            _check_rows(losses, u)
+            mean = tf.reduce_mean(losses)
             loss = 2.0 * mean
         apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
         return mean
@@ -87,12 +102,14 @@ class FlowTrainer:
         show_progress_bar: bool | None = None,
         held_out: np.ndarray | None = None,
         callbacks: Sequence[tf_keras.callbacks.Callback] = (),
+        *,
+        ends_early: bool = True,
     ) -> np.ndarray:
         """Take one step per batch of row indices; return their losses.
 
         The losses, float32 [steps], are from before each step, in bits per dimension. An exception
-        changes nothing. With `held_out` [m, D], end where these rows are most likely; the losses
-        are those of the steps up to there, and `held_out_losses` has the held-out rows' by step.
+        changes nothing. With `held_out` [m, D], `held_out_losses` has these rows' by step; with
+        `ends_early`, too, end where they are least, with the losses of the steps up to there.
         To the callbacks, each call of at most 32 steps is an epoch, see `FlowCalibrator.fit`.
         """
         told = _started(callbacks, self.flow)
@@ -116,7 +133,7 @@ class FlowTrainer:
                     told.on_epoch_end(number, logs)
                     if told.model.stop_training:
                         break
-            if best:
+            if best and ends_early:
                 best.restore()
                 del losses[best.step :]
             self._check_weights()
@@ -175,8 +192,16 @@ def _without_warning(steps: Any) -> Callable[[tf.Tensor], tf.Tensor]:
     return steps if tf.config.functions_run_eagerly() else steps.get_concrete_function()
 
 
+def _check_rows(losses: Any, u: tf.Tensor) -> None:
+    """Raise `ValueError` unless the losses are one per row."""
+    shape = getattr(losses, "shape", None)
+    if shape is None or len(shape) != 1 or shape[0] not in (None, u.shape[0]):
+        found = type(losses).__name__ if shape is None else f"the shape {list(shape)}"
+        raise ValueError(f"loss: found {found}, expected [n], one number for each row of u")
+
+
 class _Best:
-    """The state at which held-out rows [m, D] are most likely."""
+    """The state of the least loss of held-out rows [m, D]."""
 
     def __init__(self, trainer: FlowTrainer, held_out: np.ndarray) -> None:
         self._trainer = trainer
@@ -252,6 +277,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       network: the couplings' network, see `Glow`; None for the configuration's.
       loss: function `loss(flow, u, step)` that returns each row's loss, [n], of embeddings `u` [n,
         D], for terms of one's own; None for `bits_per_dim_loss`. `step` is None for held-out rows.
+        The embeddings are those before the flow.
       callbacks: Keras callbacks of `fit`. To them, each call of at most 32 steps is an epoch;
         `logs` has `loss`, its mean, and with held-out rows `val_loss`.
 
@@ -259,10 +285,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       flow_: the `glow.flow.Glow`.
       config_: its `GlowConfig`.
       n_steps_: number of steps taken.
-      losses_: float32 [n_steps_], the mean of `bits_per_dim` over each step's batch, before the
-        step.
-      held_out_losses_: the mean of `bits_per_dim` over the rows `held_out` of `fit`, by step; also
-        of steps after the one at which training ended.
+      losses_: float32 [n_steps_], the mean loss over each step's batch, before the step: of
+        `bits_per_dim`, or of `loss` if it is given.
+      held_out_losses_: the same mean over the rows `held_out` of `fit`, by step; also of steps
+        after the one at which training ended.
     """
 
     def __init__(
@@ -295,12 +321,17 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def fit(
-        self, X: ArrayLike, y: None = None, held_out: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: None = None,
+        held_out: ArrayLike | None = None,
+        *,
+        ends_early: bool = True,
     ) -> "FlowCalibrator":
         """Learn a new flow on `X` [n, D]; a failure changes nothing.
 
-        Training ends early where the rows `held_out` [m, D] are most likely, measured after every
-        few steps.
+        The loss of the rows `held_out` [m, D] is measured after every few steps. All steps are
+        taken; with `ends_early`, the flow is that of the step at which this loss was least.
 
         Raises:
           ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is
@@ -321,7 +352,13 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         trainer = self._new_trainer(u, next(self._batches(len(u), rows)))
         batches = itertools.islice(self._batches(len(u), rows), steps)
         losses = trainer.train(
-            u, batches, steps, self.show_progress_bar, dev, callbacks=self.callbacks
+            u,
+            batches,
+            steps,
+            self.show_progress_bar,
+            dev,
+            callbacks=self.callbacks,
+            ends_early=ends_early,
         )
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(trainer, losses)
@@ -355,6 +392,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         if self.seed < 0:
             raise ValueError(f"seed: found {self.seed}, expected 0 or more")
+        check_hooks(self.loss, self.callbacks)
         for name, limit in (("epochs", 1e15), ("learning_rate", math.inf)):
             value = getattr(self, name)
             if not 0 < value < limit:

@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import pkgutil
+import re
+import sys
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -15,9 +17,32 @@ import msgspec
 DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
-# These are paths, because importing the classes here would load TensorFlow, which takes seconds.
-COUPLINGS = {"additive": "glow.coupling:AdditiveCoupling", "affine": "glow.coupling:AffineCoupling"}
-NETWORKS = {"conv": "glow.coupling:conv_network"}
+
+def part_path(part: Any) -> str:
+    """Return `module:name` of a class or function."""
+    module = getattr(part, "__module__", "?")
+    return f"{module}:{getattr(part, '__qualname__', repr(part))}"
+
+
+class Registry(dict[str, str]):
+    """Classes or functions by name, as paths `module:name`.
+
+    The values are paths, because importing the classes here would load TensorFlow, which takes
+    seconds. A class or function may be set itself.
+    """
+
+    def __setitem__(self, name: str, part: Any) -> None:
+        path = part if isinstance(part, str) else part_path(part)
+        if not re.fullmatch(r"[\w.]+:[\w.]+", path):
+            expected = "expected a class or function of a module, or its 'module:name'"
+            raise ValueError(f"{name}: found {path}, {expected}")
+        super().__setitem__(name, path)
+
+
+COUPLINGS = Registry(
+    additive="glow.coupling:AdditiveCoupling", affine="glow.coupling:AffineCoupling"
+)
+NETWORKS = Registry(conv="glow.coupling:conv_network")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +112,7 @@ class GlowConfig:
                     f"{_missing(name, value, kind, self.code.get(value))}"
                 )
             if not known[value].startswith("glow.coupling:"):
-                code[value] = known[value]
+                code[value] = _file_path(known[value])
         object.__setattr__(self, "code", code)
         if self.own and (unknown := sorted(self.own.keys() - self.own_keys())):
             keys = sorted(self._keys() | self.own_keys())
@@ -168,10 +193,20 @@ class GlowConfig:
 def _missing(name: str, value: str, kind: str, path: str | None) -> str:
     """Return what to do about a part that no registry has."""
     if path is None:
-        register = f"glow.config.{name.upper()}S[{value!r}] = 'module:{kind}'"
+        register = f"glow.config.{name.upper()}S[{value!r}] = {kind}"
         return f"one of your own is registered before: {register}"
-    module = path.partition(":")[0]
+    module, _, part = path.partition(":")
+    if module == "__main__":
+        advice = f"put {part} into a file, and import that first, or give it to --code"
+        return f"{path} of a session registered it: {advice}"
     return f"{path} registered it, so import {module} first, or give --code {module}.py"
+
+
+def _file_path(path: str) -> str:
+    """Return a path with a script's file instead of `__main__`."""
+    module, _, name = path.partition(":")
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return f"{pathlib.Path(file).stem}:{name}" if module == "__main__" and file else path
 
 
 def _own_keywords(path: str) -> set[str]:

@@ -15,7 +15,7 @@ import tensorflow_probability as tfp
 
 from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
 from glow.calibration import AffineMap
-from glow.config import COUPLINGS, NETWORKS, GlowConfig
+from glow.config import COUPLINGS, NETWORKS, GlowConfig, part_path
 from glow.coupling import Coupling, MakeNetwork, conv_network, halves
 from glow.folded import DenseLayer, FoldedFlow, dense_layers
 from glow.parameters import Parameters
@@ -98,7 +98,7 @@ class Glow(tf.Module):
           network: function `network(parameters, inputs, outputs)` that returns each coupling's
             network, a callable from [..., inputs] to [..., outputs] whose variables `parameters`
             has made; None for `config.network`. One that `glow.config.NETWORKS` does not name
-            cannot be saved.
+            when it is saved cannot be saved.
 
         Raises:
           ValueError: `event_size` is below 2 ** n_levels, `seed` is negative, a network or coupling
@@ -114,15 +114,10 @@ class Glow(tf.Module):
             )
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
-        self.unregistered: str | None = None
-        if network is not None:
-            path = f"{network.__module__}:{network.__qualname__}"
-            name = next((name for name, known in NETWORKS.items() if known == path), None)
-            if name is None:
-                self.unregistered = network.__qualname__
-            else:
-                config = dataclasses.replace(config, network=name)
         self.config = config
+        self.unregistered: str | None = None
+        self._network_path = None if network is None else part_path(network)
+        self.find_network()
         self._seed = seed
         self.event_size = event_size
         self.output_size = event_size
@@ -136,6 +131,16 @@ class Glow(tf.Module):
                     self.forward(tf.zeros([1, event_size], self.dtype))
         # Checkpoints store the variables under these paths, not under the attributes of bijectors.
         self._parameters = dict(parameters.variables)
+
+    def find_network(self) -> None:
+        """Look up the given network's name for the configuration."""
+        path = self._network_path
+        if path is None:
+            return
+        name = next((name for name, known in NETWORKS.items() if known == path), None)
+        if name is not None:
+            self.config = dataclasses.replace(self.config, network=name)
+        self.unregistered = path.partition(":")[2] if name is None else None
 
     def _is_built_in(self) -> bool:
         own_coupling = not COUPLINGS[self.config.coupling].startswith("glow.coupling:")
@@ -213,7 +218,12 @@ class Glow(tf.Module):
                     f"coupling_dropout: found {config.coupling_dropout:g} with a network without "
                     "the argument drop, expected 0"
                 )
-            bijectors.append(self._make_coupling(network))
+            try:
+                bijectors.append(self._make_coupling(network))
+            except TypeError as error:
+                # A coupling's own check may compare values of another type.
+                found = ", ".join(f"{key} = {value!r}" for key, value in config.own.items())
+                raise ValueError(f"{found or config.coupling}: {error}") from error
         return bijectors
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from glow.arrays import check_arrays
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 from glow.flow import Glow
+from glow.user_warnings import warn_user
 from glow.whitened import Flow, WhitenedFlow
 
 CONFIG_FILE = "calibration.json"
@@ -23,6 +24,7 @@ _OPSET = 15
 
 def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> None:
     """Write `calibration.json` and the variables, `calibration.npz`, into a folder."""
+    check_savable(calibration)
     config = getattr(calibration, "config", None)
     values = {
         "event_size": calibration.event_size,
@@ -39,21 +41,30 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
 def check_exportable(calibration: Calibration) -> None:
     """Raise `ValueError` for a map without variables, which no file can hold."""
     if not calibration.variables_by_path:
-        raise ValueError("calibration: found no variables, expected a flow or an affine map")
+        raise ValueError(f"calibration: found {calibration}; expected a flow or an affine map")
 
 
 def check_savable(calibration: Calibration) -> None:
     """Raise `ValueError` for an unregistered network, or without variables."""
     check_exportable(calibration)
-    if isinstance(calibration, Flow) and calibration.unregistered is not None:
+    if not isinstance(calibration, Flow):
+        return
+    # A network may have been registered after the flow was made.
+    calibration.find_network()
+    if calibration.unregistered is not None:
         name = calibration.unregistered
-        register = f"glow.config.NETWORKS[NAME] = 'module:{name}'"
+        register = f"glow.config.NETWORKS[NAME] = {name}"
         raise ValueError(f"network: found {name}, expected one that is registered: {register}")
 
 
 def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:
     """Write the variables by path, as `.npz`."""
     check_savable(calibration)
+    code = calibration.config.code if isinstance(calibration, Flow) else {}
+    for part in code.values():
+        if part.startswith("__main__:"):
+            needed = "to load it in another process, put that into a file of its own"
+            warn_user(f"save: found {part} of this session; {needed}")
     variables = calibration.variables_by_path
     np.savez(path, **{name: variable.numpy() for name, variable in variables.items()})
 

@@ -211,20 +211,27 @@ def participation_ratio(variances: np.ndarray, rows: int, width: int) -> float:
 def affine_form(transformer: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return a fitted transformer's mean [D] and matrix [D, d], or None.
 
-    It is None for one that is not affine. A transformer of another library is affine if the images
-    of zero and of the unit vectors determine its images of the embeddings `x` [n, D].
+    It is None for one that is not affine. A transformer of another library is affine if its images
+    of the mean of the embeddings `x` [n, D], and of one deviation of each channel from it,
+    determine those of `x`.
     """
     if isinstance(transformer, AffineMethod):
         return transformer.mean_, transformer.matrix_
-    width = x.shape[1]
-    offset = np.asarray(transformer.transform(np.zeros([1, width])), np.float64)
-    matrix = np.asarray(transformer.transform(np.eye(width)), np.float64) - offset
+    x = np.asarray(x, np.float64)
+    centre = x.mean(axis=0)
+    # Steps of one size would hide the image of other channels beside one that hardly varies: a
+    # scaler multiplies it by 1e9.
+    deviations = x.std(axis=0)
+    steps = np.where(deviations > 0, deviations, 1.0)
+    offset = np.asarray(transformer.transform(centre[np.newaxis]), np.float64)
+    images = np.asarray(transformer.transform(centre + np.diag(steps)), np.float64) - offset
     expected = np.asarray(transformer.transform(x), np.float64)
+    matrix = images / steps[:, np.newaxis]
+    # The mean is a row whose image is zero. Each channel's equation is divided by its size.
+    sizes = np.maximum(np.linalg.norm(images, axis=0), 1e-300)
+    away = np.linalg.lstsq((images / sizes).T, -offset[0] / sizes, rcond=None)[0]
+    mean = centre + away * steps
     largest = np.abs(expected).max(initial=1e-30)
-    # The mean is a row whose image is zero. Each channel's equation is divided by its size: that of
-    # a channel that hardly varies, such as 1e33, would hide the others.
-    sizes = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
-    mean = np.linalg.lstsq((matrix / sizes).T, -offset[0] / sizes, rcond=None)[0]
     if np.abs((x - mean) @ matrix - expected).max() > 1e-4 * largest:
         return None
     return mean, matrix

@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from bert_flow_tf.files.atomic import new_file, new_output, output_file
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.model.embedder import record_of_own, warn_if_harmful
+from bert_flow_tf.model.embedder import current_record, record_of_own, warn_if_harmful
 from bert_flow_tf.records import CalibrationRecord, Result, Training, made_by
 from bert_flow_tf.settings import suggesting_arguments
 from bert_flow_tf.training.losses import write_losses
@@ -232,7 +232,9 @@ class Calibrated(CalibratedEncoder):
 
     def _saved(self) -> SavedCalibration:
         return SavedCalibration(
-            made_by=made_by("calibrate"), flow=self.record, normalize=self.normalize
+            made_by=made_by("calibrate"),
+            flow=current_record(self.record, self.calibration),
+            normalize=self.normalize,
         )
 
 
@@ -295,7 +297,7 @@ def calibrate(
 def compare(
     encoder: Encoder,
     sentences: Iterable[str],
-    methods: Sequence[Any] = DEFAULT_METHODS,
+    methods: Sequence[Any] | Mapping[str, Any] = DEFAULT_METHODS,
     *,
     pairs: Pairs | None = None,
     metric: str | None = None,

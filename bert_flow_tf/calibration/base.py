@@ -1,7 +1,7 @@
 """The base of an encoder with a calibration."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from bert_flow_tf.calibration.comparison import Comparison, recommend
 from bert_flow_tf.calibration.flow_training import Hooks
 from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
-from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method
+from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method, find_methods
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import sentence_list
@@ -136,7 +136,7 @@ class CalibratedEncoder:
     def compare(
         self,
         sentences: Iterable[str],
-        methods: Sequence[Any] = DEFAULT_METHODS,
+        methods: Sequence[Any] | Mapping[str, Any] = DEFAULT_METHODS,
         *,
         pairs: Pairs | None = None,
         metric: str | None = None,
@@ -149,14 +149,15 @@ class CalibratedEncoder:
         take, and `str` gives a table. The model's own calibration is ignored.
 
         Args:
-          methods: names or objects, as `fit`'s `method`.
+          methods: names or objects, as `fit`'s `method`; or a dict of them by the names that the
+            table shall show.
           pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
           metric: see `fit`.
           settings: the flow's; `method` is ignored.
 
         The errors are those of `fit`.
         """
-        found = [find_method(method) for method in methods]
+        found = find_methods(methods)
         for method in found:
             self.check_method(method)
         checked = checked_with_metric(pairs, metric)

@@ -160,12 +160,13 @@ def recommend(rows: Sequence[Compared], pairs: int, metric: str = "spearman") ->
 
 
 def _by_auto(rows: Sequence[Compared]) -> str | None:
-    """Return "auto", "none" if it changes nothing, or None without it."""
-    auto = next((row for row in rows if row.method == "auto"), None)
+    """Return auto's name, "none" if it left all unchanged, or None."""
+    # A dict of methods may give it another name; no other method has a choice.
+    auto = next((row for row in rows if row.choice or row.method == "auto"), None)
     if auto is None:
         return None
     is_worse = auto.change is not None and auto.change < 0
-    return "none" if is_worse or auto.choice.startswith(LEFT_UNCHANGED) else "auto"
+    return "none" if is_worse or auto.choice.startswith(LEFT_UNCHANGED) else auto.method
 
 
 def _with_disagreement(words: str, row: Compared) -> str:

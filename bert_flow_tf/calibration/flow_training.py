@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.errors import UserError, warn_user
+from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.records import Setting
 from bert_flow_tf.settings import flow_config
+from glow.config import GlowConfig
 
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator, Loss
@@ -52,6 +54,22 @@ class Hooks:
     loss: "Loss | None" = None
     callbacks: Sequence[Any] = ()
 
+    def check(self, method: Method) -> None:
+        """Raise `ArgumentError` for invalid hooks, or a method without a flow."""
+        if not self.given:
+            return
+        # Importing it takes seconds.
+        from glow.calibrator import check_hooks
+
+        try:
+            check_hooks(self.loss, self.callbacks)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from error
+        if method.flow is not True:
+            given = " and ".join(self.given)
+            found = f"found with the method {method.name}"
+            raise ArgumentError(f"{given}: {found}, expected the name of one with a flow")
+
     @property
     def given(self) -> list[str]:
         """The names of those that are given."""
@@ -83,20 +101,24 @@ def train_flow(
     held_out: np.ndarray | None,
     *,
     ends_early: bool,
+    config_name: str = "",
 ) -> TrainedFlow:
     """Train on an array [n, D].
 
     Args:
-      held_out: [m, D], where training ends early: under the flow that makes them most likely.
-      ends_early: False to take all steps.
+      held_out: [m, D], whose loss is measured.
+      ends_early: True to keep the flow of the step at which their loss was least; False to keep
+        the last.
+      config_name: of the configuration, for an error of a part of one's own.
 
     Raises:
       UserError: `FlowCalibrator.fit` fails.
     """
     # Only a flow that sees sentences again can learn them by heart.
     ends_early = ends_early and held_out is not None and calibrator.epochs > 1
-    with user_errors():
-        calibrator.fit(embeddings, held_out=held_out if ends_early else None)
+    has_own = isinstance(calibrator.config, GlowConfig) and calibrator.config.own
+    with user_errors(f"{config_name}: " if config_name and has_own else ""):
+        calibrator.fit(embeddings, held_out=held_out, ends_early=ends_early)
     epochs = calibrator.epochs
     if ends_early:
         epochs = calibrator.n_steps_ * calibrator.batch_size / len(embeddings)
@@ -155,9 +177,9 @@ def _warn_of_few_steps(calibrator: "FlowCalibrator", rows: int) -> None:
 
 
 @contextlib.contextmanager
-def user_errors() -> Iterator[None]:
+def user_errors(prefix: str = "") -> Iterator[None]:
     """Raise a calibration's `ValueError` as a `UserError` of `fit`."""
     try:
         yield
     except ValueError as error:
-        raise UserError(f"fit: {error}") from error
+        raise UserError(f"fit: {prefix}{error}") from error

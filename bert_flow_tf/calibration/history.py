@@ -22,7 +22,8 @@ class History:
     """The losses and the measured effect of a `fit`.
 
     Attributes:
-      losses: float32 [steps], the loss before each step, in bits per dimension.
+      losses: float32 [steps], the loss before each step, in bits per dimension; with a loss of
+        one's own, that loss.
       judgement: the change on labelled pairs; None without pairs.
       witness: the change of a measure that needs no labels; None without held-out sentences, and
         for encoders and methods that it was not studied on.
@@ -30,8 +31,7 @@ class History:
       thresholds: the cosine that one in 1,000 random pairs of held-out sentences exceeds, before
         and after; None with fewer than 200 held-out sentences.
       choice: what the method `auto` chose, and why; "" for the others.
-      held_out_losses: the held-out sentences' loss by step, in bits per dimension; empty if
-        nothing ends the training early.
+      held_out_losses: the held-out sentences' loss by step, likewise; empty without them.
       saved_verdict: of a loaded model, whose measures were not saved; else None.
     """
 

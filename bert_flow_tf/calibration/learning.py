@@ -31,7 +31,7 @@ from bert_flow_tf.calibration.judgement import Map, Pairs
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.own import OwnCalibration
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.errors import ArgumentError, UserError, warn_user
+from bert_flow_tf.errors import UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import recorded_size
 from bert_flow_tf.records import CalibrationRecord, Setting, Training
@@ -125,6 +125,10 @@ def fit_sentences(
     Raises:
       UserError: there are fewer sentences than `batch_size`, or a method fails.
     """
+    hooks.check(method)
+    if method.flow not in (True, False):
+        with user_errors():
+            method.flow.check_settings()
     # An empty line of a file is no sentence.
     texts = [text for text in sentence_list(sentences) if text.strip()]
     if len(texts) < settings.batch_size:
@@ -248,9 +252,9 @@ def compare(
                 may_witness=may_witness,
                 show_progress_bar=show_progress_bar,
             )
-            histories[method.name] = fitted.history
+            histories[method.label] = fitted.history
         except UserError as error:
-            problems[method.name] = error
+            problems[method.label] = error
     if not histories:
         raise next(iter(problems.values()))
     for name, problem in problems.items():
@@ -288,14 +292,9 @@ def learn(
 ) -> Learned:
     """Learn a calibration of embeddings [n, D].
 
-    Raises `UserError` if the method fails, or has no flow for the hooks.
+    Raises `UserError` if the method fails.
     """
     is_own = method.flow not in (True, False)
-    if hooks.given and (is_own or not method.flow):
-        given = " and ".join(hooks.given)
-        raise ArgumentError(
-            f"{given}: found with the method {method.name}, expected the name of one with a flow"
-        )
     if not method.flow:
         return _learn_map(method, embeddings)
     dev = None if held_out is None else held_out.embeddings
@@ -311,7 +310,11 @@ def learn(
     if not is_own:
         calibrator = new_calibrator(settings, len(embeddings), hooks, show_progress_bar)
     trained = train_flow(
-        calibrator, embeddings, dev, ends_early=not is_own and settings.epochs is None
+        calibrator,
+        embeddings,
+        dev,
+        ends_early=not is_own and settings.epochs is None,
+        config_name="" if is_own else settings.flow_model_config,
     )
     learned = _flow_of(trained.calibrator, trained.settings)
     if not isinstance(whitening, AffineMap):
@@ -375,6 +378,8 @@ def _learned_on_all(
 def _recorded(
     learned: Learned, settings: FitSettings, *, rows: int, held_out: int, history: History
 ) -> Fitted:
+    if isinstance(learned.calibration, OwnCalibration):
+        warn_user(f"fit: found {learned.calibration}, so it can be neither saved nor exported")
     recorded: dict[str, Setting] = {"sentences": rows, "held_out": held_out, **learned.settings}
     training = Training(settings=recorded, seed=settings.seed)
     record = CalibrationRecord(

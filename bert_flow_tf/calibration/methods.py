@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bert_flow_tf.calibration.affine import (
@@ -65,6 +65,7 @@ METHODS: dict[str, Kind] = {
     "natsv": Kind(lambda k: _nulled(k, normalizes=False), "-K"),
     "sn+natsv": Kind(lambda k: _nulled(k, normalizes=True), "-K"),
 }
+_LONGEST_LABEL = 40
 DEFAULT_METHODS = ("auto", "whitening", "soft-whitening-0.1", "flow")
 
 
@@ -73,7 +74,8 @@ class Method:
     """A method: a transformer, a flow, or a flow behind a transformer.
 
     Attributes:
-      name: as in flags, records and tables.
+      name: as in flags and records.
+      label: as in tables, which is shorter for an object with many arguments.
       transformer: not yet fitted, or None.
       flow: True to learn a flow; or a `glow.FlowCalibrator`, which learns it.
       has_witness: see `Kind`.
@@ -83,6 +85,28 @@ class Method:
     transformer: Any = None
     flow: Any = False
     has_witness: bool = False
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+
+def find_methods(methods: Sequence[Any] | Mapping[str, Any]) -> list[Method]:
+    """Return methods with different labels; the keys of a mapping are labels."""
+    if isinstance(methods, Mapping):
+        return [
+            dataclasses.replace(find_method(method), label=str(label))
+            for label, method in methods.items()
+        ]
+    found: list[Method] = []
+    for method in map(find_method, methods):
+        same = [one for one in found if one.label.partition(" (")[0] == method.label]
+        # A name given twice is the same method.
+        is_other = any(one.name != method.name for one in same)
+        label = f"{method.label} ({len(same) + 1})" if is_other else method.label
+        found.append(dataclasses.replace(method, label=label))
+    return found
 
 
 def find_method(method: Any) -> Method:
@@ -117,4 +141,13 @@ def _own_method(method: Any) -> Method:
 
     if isinstance(method, FlowCalibrator):
         return Method(name="flow", flow=method, has_witness=True)
-    return Method(name=" ".join(repr(method).split()), transformer=method)
+    name = " ".join(repr(method).split())
+    return Method(name=name, transformer=method, label=_short_name(name, method))
+
+
+def _short_name(name: str, method: Any) -> str:
+    """Return a short name, or else the names of its classes."""
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    steps = getattr(method, "steps", [("", method)])
+    return "+".join(type(step).__name__ for _, step in steps)

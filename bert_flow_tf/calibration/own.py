@@ -26,6 +26,9 @@ class OwnCalibration:
         self.output_size = output_size
         self.variables_by_path: dict[str, tf.Variable] = {}
 
+    def __str__(self) -> str:
+        return f"{' '.join(repr(self.transformer).split())}, whose transform is not affine"
+
     def forward(self, u: tf.Tensor) -> tf.Tensor:
         """Return the transformed embeddings, float32 [n, d], of `u` [n, D]."""
         z = tf.numpy_function(self._transform, [u], tf.float32, stateful=False)
@@ -37,7 +40,7 @@ class OwnCalibration:
 
     def dense_layers(self) -> list[DenseLayer]:
         """Raise `ValueError`."""
-        raise ValueError(f"found {self.transformer!r:.60}, which is no affine map")
+        raise ValueError(f"found {self}")
 
     def folded(self) -> None:
         """Return None, because there is no other form."""

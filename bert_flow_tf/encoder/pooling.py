@@ -106,6 +106,13 @@ def check_pooling(name: str) -> tuple[str, int]:
     return key, int(digits) if digits.isdecimal() else 0
 
 
+def pooling_module(name: str) -> str | None:
+    """Return the module that registered a pooling; None for this one."""
+    key, _ = check_pooling(name)
+    module = POOLINGS[key].__module__
+    return None if module == __name__ else module
+
+
 def reduce_dimension(embedding: "tf.Tensor", low_dim: int) -> "tf.Tensor":
     """Average neighbouring channels of [n, D] to [n, low_dim], like the original.
 

@@ -6,7 +6,7 @@ from bert_flow_tf.evaluation.isotropy import Isotropy
 from bert_flow_tf.evaluation.protocols import TaskScores
 from bert_flow_tf.files.json_files import Count
 from bert_flow_tf.records import CalibrationRecord, EncoderRecord, ModelRecord, Result
-from bert_flow_tf.table import Entry, Table, number
+from bert_flow_tf.table import METRIC_NAMES, Entry, Table, number, x100
 
 # Each measure of `evaluation.isotropy.Isotropy` has this many decimals.
 _DECIMALS = {
@@ -26,11 +26,42 @@ _NAMES = {"iso_score": "IsoScore"}
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
-    """Scores of a model by task, with and without its flow."""
+    """Scores of a model by task, with and without its flow.
+
+    `str` gives a table.
+
+    Attributes:
+      tasks: by name; a score is `scores.tasks["pairs"].by_protocol["all"]`, a fraction.
+      without_flow: the same of the encoder alone; None if there is no flow.
+    """
 
     model: ModelRecord
     tasks: dict[str, TaskScores]
     without_flow: dict[str, TaskScores] | None = None
+
+    def __str__(self) -> str:
+        columns = ("task", "split", "metric", "pairs", "x100", "Pearson", "without flow", "change")
+        before = self.without_flow or {}
+        rows = [_score_cells(task, before.get(name)) for name, task in self.tasks.items()]
+        return Table(columns, rows, model_in_words(self.model)).to_text()
+
+
+def _score_cells(task: TaskScores, before: TaskScores | None) -> list[Entry]:
+    """Return a task's cells in the table of `Scores`."""
+    # A task of several sets has their weighted mean, as the paper.
+    protocol = next((name for name in task.by_protocol if name != "all"), "all")
+    score = task.by_protocol[protocol]
+    alone = None if before is None else before.by_protocol[protocol]
+    return [
+        task.title,
+        task.split,
+        f"{METRIC_NAMES[task.metric]} {protocol.replace('all', '')}".strip(),
+        number(task.pairs, 0),
+        x100(score),
+        x100(task.by_metric.get("pearson", {}).get(protocol)),
+        x100(alone),
+        number(None if alone is None else 100 * (score - alone), sign="+"),
+    ]
 
 
 class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
@@ -63,6 +94,8 @@ def model_in_words(model: ModelRecord) -> str:
 def learning_in_words(flow: CalibrationRecord | None) -> str:
     """Say whether the flow learned with dropout; return "" without a record."""
     settings = flow.training.settings if flow else {}
+    if flow and settings.keys() == {"method"} and flow.training.seed is None:
+        return f"{flow.method} of unknown training"
     # Only `BertFlow.fit` records held-out sentences, and it uses no dropout.
     without = settings.get("cache_embeddings") or "held_out" in settings
     return f"flow learned with{'out' if without else ''} dropout" if settings else ""

@@ -55,6 +55,8 @@ _HEADER_NAMES |= {
     "sentence_a",
     "sentence_b",
 }
+# Files of pairs have these columns by default.
+PAIR = ["sentence1", "sentence2", "score"]
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # This many bytes are read at once; a row of CSV must not be longer.
 _BLOCK = 1 << 22
@@ -353,10 +355,9 @@ def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
         likely = next(
             (one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME"
         )
-        option = {
-            SENTENCE: f"--column {likely}",
-            "sentence1": "--pair_columns (similarity: --columns)",
-        }
+        # Pairs have a score, but those of `similarity`.
+        of_pairs = "--columns A,B" if list(wanted) == PAIR[:2] else "--pair_columns A,B,SCORE"
+        option = {SENTENCE: f"--column {likely}", **dict.fromkeys(PAIR, of_pairs)}
         hint = f"; choose with {option[missing[0]]}" if missing[0] in option else ""
         raise UserError(f"{path}: found the columns {found}{hint}{suggest(missing[0], first)}")
     return names

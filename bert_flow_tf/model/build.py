@@ -1,11 +1,33 @@
 """Build the encoder and the calibration that a record describes."""
 
+import msgspec
+
 from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.pooling import check_pooling, pooling_module
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.records import WHITENED_FLOW, ModelRecord
 from glow.calibration import Calibration
 from glow.saved import new_calibration
+
+
+def pooling_code(name: str) -> str | msgspec.UnsetType:
+    """Return `ModelRecord.pooling_code` of a pooling."""
+    return pooling_module(name) or msgspec.UNSET
+
+
+def check_recorded_pooling(model: ModelRecord, path: AnyPath) -> None:
+    """Raise `UserError` for a pooling whose code was not imported."""
+    try:
+        check_pooling(model.pooling)
+    except ArgumentError as error:
+        needed = "the file that registers it"
+        advice = "give it to --code"
+        if model.pooling_code:
+            needed = f"{model.pooling_code}, which registered it"
+            advice = f"give --code {model.pooling_code}.py"
+        raise UserError(f"{path}: {error}; import {needed}, first, or {advice}") from error
 
 
 def build_encoder(

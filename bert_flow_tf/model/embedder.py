@@ -61,6 +61,12 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
     )
 
 
+def current_record(record: CalibrationRecord, calibration: Calibration) -> CalibrationRecord:
+    """Return a record with the calibration's present configuration."""
+    config = calibration.config if isinstance(calibration, Flow) else None
+    return msgspec.structs.replace(record, config=config)
+
+
 class Embedder(SentenceModel):
     """A tokenizer, an encoder and perhaps a calibration, with their record.
 
@@ -122,7 +128,8 @@ class Embedder(SentenceModel):
     def flow(self) -> Calibration | None:
         """The calibration: a flow, or an affine map such as whitening. Settable.
 
-        The record of one that is set says that its training is unknown.
+        It maps the embeddings of `encode_pooled`, on which one of your own must be learned. The
+        record of one that is set says that its training is unknown.
         """
         return self.calibration
 
@@ -423,6 +430,7 @@ class Embedder(SentenceModel):
     ) -> np.ndarray:
         """Return embeddings before the flow, float32 [n, D].
 
+        Unlike those of `encode` without a flow, they are not scaled by an encoder's `Normalize`.
         `dropout_seed` adds dropout; `label` names the progress bar.
         """
         texts = [self._prompt() + sentence for sentence in sentences]

@@ -201,6 +201,9 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
 
 def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     """Return the model's record, with names instead of paths."""
+    # Importing it loads TensorFlow, which takes seconds.
+    from bert_flow_tf.model.embedder import current_record
+
     encoder = bert_flow.record.encoder
     checkpoint = bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
@@ -210,19 +213,23 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
         encoder, handle=handle, fingerprint=fingerprint, fine_tuning=fine_tuning
     )
     name = checkpoint and pathlib.Path(checkpoint).name
-    return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
+    flow = bert_flow.record.flow
+    if flow is not None and bert_flow.flow is not None:
+        flow = current_record(flow, bert_flow.flow)
+    return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name, flow=flow)
 
 
 def load(path: str | os.PathLike) -> LoadedParts:
     """Return the parts of `save`'s folder."""
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.model.build import build_calibration, build_encoder
+    from bert_flow_tf.model.build import build_calibration, build_encoder, check_recorded_pooling
     from glow.saved import read_variables
 
     path = pathlib.Path(path)
     config = read_json(
         path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration"
     )
+    check_recorded_pooling(config.model, path)
     # Use an absolute path, because a relative one may equal a name such as `demo`.
     folder = str(path.resolve() / ENCODER)
     fingerprint = str(config.model.encoder.fingerprint)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.model.build import build_calibration, build_encoder
+from bert_flow_tf.model.build import build_calibration, build_encoder, check_recorded_pooling
 from bert_flow_tf.original.build import restore
 from bert_flow_tf.original.encoder import recorded_encoder
 from bert_flow_tf.records import ModelRecord
@@ -36,6 +36,7 @@ def load_run(path: str | os.PathLike) -> LoadedRun:
         raise UserError(
             f"{checkpoint.parent}: training has not finished; rerun the same command to resume"
         )
+    check_recorded_pooling(config.model, checkpoint.parent)
     source = recorded_encoder(config)
     encoder = build_encoder(source, config.model)
     calibration = build_calibration(config.model, encoder.embedding_size)

@@ -23,7 +23,7 @@ from bert_flow_tf.table import (
     number,
     x100,
 )
-from glow.config import DEFAULT_CONFIG
+from glow.config import DEFAULT_CONFIG, GlowConfig
 
 _PROTOCOLS = (
     "wmean: mean over sub-sets, weighted by their pairs (the paper); all pairs: one "
@@ -234,6 +234,16 @@ def encoder_in_words(encoder: EncoderRecord) -> str:
     return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
 
 
+def _differences(config: GlowConfig) -> str:
+    """Return the keys in which a configuration differs from the default."""
+    default = GlowConfig.from_name(DEFAULT_CONFIG).to_dict()
+    values = config.to_dict()
+    values |= values.pop("own", {})
+    values.pop("code", None)
+    found = [f"{key}={value}" for key, value in values.items() if value != default.get(key)]
+    return ", ".join(found)
+
+
 def _embedding(row: ScoreRow) -> str:
     flow = row.model.flow
     if flow is None:
@@ -241,7 +251,7 @@ def _embedding(row: ScoreRow) -> str:
     notes = (
         []
         if flow.config is None or flow.name == DEFAULT_CONFIG
-        else [flow.name or "other configuration"]
+        else [flow.name or _differences(flow.config)]
     )
     splits = ", train" if flow.training.settings.get("use_full_for_training") == 0 else ""
     notes += [f"learned on {task_title(flow.training.task)}{splits}"] if flow.training.task else []

@@ -17,6 +17,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.protocols import TaskScores, score_task
 from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.files.reading import AnyPath, file_digest
+from bert_flow_tf.model.build import pooling_code
 from bert_flow_tf.original import build, pairs, provenance
 from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
@@ -287,6 +288,7 @@ class Run:
         return ModelRecord(
             encoder=encoder,
             pooling=settings.sentence_embedding_type,
+            pooling_code=pooling_code(settings.sentence_embedding_type),
             max_seq_length=settings.max_seq_length,
             low_dim=settings.low_dim,
             flow=flow,

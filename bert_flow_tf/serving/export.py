@@ -177,7 +177,8 @@ def _tolerance(model: Embedder, settings: ExportSettings) -> float:
         return tolerance
     # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its
     # columns.
-    return max(tolerance, 1e-6 * float(np.linalg.norm(matrix, axis=0).max()))
+    norms = np.linalg.norm(np.asarray(matrix, np.float64), axis=0)
+    return max(tolerance, 1e-6 * float(norms.max()))
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from bert_flow_tf.calibration.transformer import EmbeddingCalibrator
 from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.records import learning_in_words
 from bert_flow_tf.files import sentence_files
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.build import build_model, checkpoint_parts
@@ -473,6 +474,7 @@ def test_a_calibration_of_ones_own_can_be_set(plain_model, tmp_path, kind):
     model.flow = own
     np.testing.assert_allclose(model.encode(texts), own.forward(u), atol=1e-4)
     assert model.record.flow.method == kind and model.record.flow.verdict is None
+    assert learning_in_words(model.record.flow) == f"{kind} of unknown training"
     again = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
     np.testing.assert_array_equal(again.encode(texts), model.encode(texts))
     model.flow = None
@@ -511,7 +513,11 @@ def test_pairs_of_ones_own_are_scored(plain_model):
     pairs = texts[:-1], texts[1:], [i % 5 for i in range(len(texts) - 1)]
     scores = model.evaluate(pairs)
     assert scores.tasks["pairs"].pairs == len(texts) - 1
-    assert -1 <= scores.tasks["pairs"].by_protocol["all"] <= 1
+    score = scores.tasks["pairs"].by_protocol["all"]
+    assert -1 <= score <= 1
+    _, columns, _, row = str(scores).splitlines()
+    assert columns.split() == ["task", "split", "metric", "pairs", "x100", "Pearson"]
+    assert row.split()[:5] == ["pairs", "all", "Spearman", "143", f"{100 * score:.2f}"]
 
 
 def test_a_model_is_a_step_of_a_scikit_learn_pipeline(plain_model):
@@ -551,6 +557,6 @@ def test_a_calibration_without_variables_is_neither_saved_nor_exported(plain_mod
     model, texts = copy.copy(plain_model[0]), plain_model[1]
     model.fit(texts, method=QuantileTransformer(n_quantiles=20))
     for write in (model.save, model.export):
-        with user_error("found no variables, expected a flow or an affine map"):
+        with user_error("found QuantileTransformer", "not affine"):
             write(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -43,3 +43,10 @@ def test_mistakes_are_one_line(tmp_path):
         import_code("json.py")
     assert "own_text.txt, expected a Python file" in refused("--code", "own_text.txt", "evaluate")
     assert "missing.py, expected a Python file" in refused("--code", "missing.py", "evaluate")
+
+
+@pytest.mark.parametrize("option", [["--code", "own_bad.py"], ["--code=own_bad.py"]])
+def test_the_option_stands_before_or_behind_the_command(tmp_path, option):
+    (tmp_path / "own_bad.py").write_text("1 / 0\n")
+    for arguments in ([*option, "report"], ["report", *option], ["report", "--runs", "a", *option]):
+        assert "own_bad.py, line 1: ZeroDivisionError" in refused(*arguments)

@@ -53,19 +53,55 @@ def test_keras_callbacks_see_losses_and_end_the_training(tmp_path):
     assert list((tmp_path / "board").rglob("events.out.tfevents.*"))
 
 
+WORDS = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
+
+
+def codes(texts):
+    return np.array([[len(text), *map(ord, (text + "zz")[:3])] for text in texts], np.float32)
+
+
+def never_called(texts):
+    raise AssertionError("the sentences were encoded before the arguments were checked")
+
+
 def test_fit_passes_them_on_and_refuses_them_without_a_flow():
     seen = []
     watch = tf_keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
-    words = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
-
-    def codes(texts):
-        return np.array([[len(text), *map(ord, (text + "zz")[:3])] for text in texts], np.float32)
-
-    calibrate(codes, words, epochs=30, loss=penalised, callbacks=[watch])
-    assert {"loss"} == set(seen[0])
+    made = calibrate(codes, WORDS, epochs=30, loss=penalised, callbacks=[watch])
+    # Held-out sentences are measured without ending the training.
+    assert {"loss", "val_loss"} == set(seen[0])
+    assert [*made.history_.held_out_losses.values()] == [logs["val_loss"] for logs in seen]
+    assert len(made.history_.losses) == max(made.history_.held_out_losses)
     for method in ("whitening", FlowCalibrator()):
         with user_error("loss and callbacks: found with the method"):
-            calibrate(codes, words, method=method, loss=penalised, callbacks=[watch])
+            calibrate(never_called, WORDS, method=method, loss=penalised, callbacks=[watch])
+
+
+@pytest.mark.parametrize(
+    ("hooks", "found"),
+    [
+        ({"loss": "mse"}, "loss: found 'mse', expected a function"),
+        ({"callbacks": tf_keras.callbacks.EarlyStopping()}, "callbacks: found EarlyStopping"),
+        ({"callbacks": [WORDS]}, "callbacks: found builtins.list, expected callbacks of tf_keras"),
+        ({"method": FlowCalibrator(loss="mse")}, "loss: found 'mse', expected a function"),
+    ],
+)
+def test_what_is_no_loss_or_callback_is_named_before_encoding(hooks, found):
+    with user_error(found):
+        calibrate(never_called, WORDS, **hooks)
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (lambda flow, u, step: tf.reduce_mean(flow.bits_per_dim(u)), r"the shape []"),
+        (lambda flow, u, step: tf.reduce_mean(u, axis=0), "the shape [4]"),
+        (lambda flow, u, step: None, "NoneType"),
+    ],
+)
+def test_a_loss_of_another_shape_than_the_rows_is_named(loss, found):
+    with user_error(f"fit: loss: found {found}, expected [n]"):
+        calibrate(codes, WORDS, epochs=30, loss=loss)
 
 
 @pytest.mark.parametrize("name", ["loss", "callbacks"])

@@ -6,6 +6,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ class CouplingWithAVariable(AffineCoupling):
 @pytest.fixture
 def registered(monkeypatch):
     monkeypatch.setitem(NETWORKS, "linear", f"{__name__}:linear_network")
-    monkeypatch.setitem(COUPLINGS, "scaled", f"{__name__}:ScaledCoupling")
+    monkeypatch.setitem(COUPLINGS, "scaled", ScaledCoupling)
     monkeypatch.setitem(COUPLINGS, "variable", f"{__name__}:CouplingWithAVariable")
 
 
@@ -82,15 +83,44 @@ def test_an_own_network_is_trained_saved_and_loaded(registered, tmp_path):
     )
 
 
-def test_an_own_network_without_a_name_is_pickled_but_not_saved(tmp_path):
+def test_an_own_network_is_pickled_and_saved_after_it_has_got_a_name(tmp_path, monkeypatch):
     calibrator = FlowCalibrator(CONFIG, network=linear_network).fit(ROWS)
     again = pickle.loads(pickle.dumps(calibrator))
     np.testing.assert_array_equal(again.transform(ROWS), calibrator.transform(ROWS))
-    with pytest.raises(ValueError, match="network: found linear_network, expected"):
+    with pytest.raises(ValueError, match=r"network: found linear_network.*= linear_network$"):
         calibrator.save(tmp_path / "saved")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="not dense layers"):
         calibrator.flow_.dense_layers()
+    monkeypatch.setitem(NETWORKS, "late", linear_network)
+    calibrator.save(tmp_path / "saved")
+    loaded = FlowCalibrator.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.transform(ROWS), calibrator.transform(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("part", "found"), [(lambda *_: None, "<lambda>"), (3, "3"), ("linear", "linear")]
+)
+def test_what_cannot_be_found_by_its_path_is_not_registered(part, found):
+    with pytest.raises(ValueError, match=f"found .*{found}, expected a class"):
+        NETWORKS["mine"] = part
+    assert "mine" not in NETWORKS
+
+
+def test_a_part_of_a_script_is_asked_for_by_the_scripts_file(tmp_path, monkeypatch):
+    main = types.ModuleType("__main__")
+    main.gated = linear_network
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setitem(NETWORKS, "gated", "__main__:gated")
+    calibrator = FlowCalibrator(dataclasses.replace(CONFIG, network="gated")).fit(ROWS)
+    with pytest.warns(UserWarning, match="__main__:gated of this session.*a file of its own"):
+        calibrator.save(tmp_path / "session")
+    main.__file__ = "/somewhere/my_script.py"
+    FlowCalibrator(GlowConfig(n_levels=2, network="gated")).fit(ROWS).save(tmp_path / "script")
+    monkeypatch.delitem(NETWORKS, "gated")
+    for name, advice in (("session", "put gated into a file"), ("script", "my_script.py")):
+        with pytest.raises(ValueError, match=advice):
+            FlowCalibrator.load(tmp_path / name)
 
 
 @pytest.mark.parametrize("network", [network_with_a_variable, keras_network])
@@ -123,6 +153,9 @@ def test_an_own_coupling_takes_its_own_key(registered, tmp_path):
     assert read_calibration(tmp_path / "saved").config == calibrator.config_
     file.write_text(json.dumps(values | {"coupling_scale": -1.0}))
     with pytest.raises(ValueError, match="coupling_scale: found -1"):
+        FlowCalibrator(str(file)).fit(ROWS)
+    file.write_text(json.dumps(values | {"coupling_scale": "wide"}))
+    with pytest.raises(ValueError, match=r"coupling_scale = 'wide': .*not supported"):
         FlowCalibrator(str(file)).fit(ROWS)
     file.write_text(json.dumps(values | {"coupling_sale": 1.0}))
     with pytest.raises(ValueError, match=r"unknown key 'coupling_sale'.*coupling_scale"):

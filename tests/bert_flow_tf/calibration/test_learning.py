@@ -1,18 +1,23 @@
 """Held-out sentences, progress bars and methods of a fit."""
 
+import sys
+import types
 import zlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from sklearn.decomposition import PCA, FastICA, KernelPCA
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from bert_flow_tf import FlowCalibrator, calibrate, compare
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.affine import affine_form
-from bert_flow_tf.calibration.methods import METHODS, Kind, find_method
+from bert_flow_tf.calibration.methods import METHODS, Kind, find_method, find_methods
 from bert_flow_tf.calibration.settings import FitSettings
+from glow.config import COUPLINGS
+from glow.coupling import AffineCoupling
 from tests.refusals import user_error
 
 SENTENCES = [f"sentence {i}" for i in range(200)] * 2
@@ -114,9 +119,10 @@ def test_another_transformer_may_have_fewer_channels():
 
 
 def test_another_transformer_calibrates_but_is_not_exported(tmp_path):
-    model = calibrate(
-        numbers, SENTENCES, method=QuantileTransformer(n_quantiles=50), dev_fraction=0
-    )
+    with pytest.warns(UserWarning, match="QuantileTransformer.*neither saved nor exported"):
+        model = calibrate(
+            numbers, SENTENCES, method=QuantileTransformer(n_quantiles=50), dev_fraction=0
+        )
     u = numbers(SENTENCES[:30])
     own = QuantileTransformer(n_quantiles=50).fit(numbers(SENTENCES))
     np.testing.assert_allclose(model.transform(u), own.transform(u), rtol=0, atol=1e-6)
@@ -124,7 +130,7 @@ def test_another_transformer_calibrates_but_is_not_exported(tmp_path):
         lambda: model.export(tmp_path / "map.onnx"),
         lambda: model.save(tmp_path / "map"),
     ):
-        with user_error("found no variables"):
+        with user_error("found QuantileTransformer", "not affine"):
             write()
     assert not list(tmp_path.iterdir())
 
@@ -135,6 +141,18 @@ def test_a_channel_that_hardly_varies_keeps_a_transformer_as_it_is():
     scaler = StandardScaler().fit(u)
     mean, matrix = affine_form(scaler, u)
     np.testing.assert_allclose((u - mean) @ matrix, scaler.transform(u), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("deviation", [1e-8, 1e-9])
+def test_a_pipeline_is_affine_beside_a_channel_that_hardly_varies(deviation):
+    u = np.random.default_rng(3).normal(size=(60, 8)) + 3
+    u[:, 1] = deviation * u[:, 1] + 0.01
+    u = u.astype(np.float32)
+    pipeline = make_pipeline(StandardScaler(), PCA(3, whiten=True)).fit(u)
+    mean, matrix = affine_form(pipeline, u)
+    # In float32, scikit-learn rounds the mean, which moves such a channel.
+    expected = pipeline.transform(u.astype(np.float64))
+    np.testing.assert_allclose((u - mean) @ matrix, expected, rtol=0, atol=1e-5)
 
 
 def test_own_methods_stand_beside_named_ones(monkeypatch):
@@ -150,6 +168,32 @@ def test_own_methods_stand_beside_named_ones(monkeypatch):
     for method, said in (("ica", "'ica'"), (7, "fit and transform"), (PCA, "fit and transform")):
         with user_error("method: found", said):
             calibrate(numbers, SENTENCES, method=method)
+
+
+def test_a_long_pipeline_has_a_short_label_and_a_key_is_one():
+    pipelines = [make_pipeline(StandardScaler(), PCA(k, whiten=True)) for k in (3, 4)]
+    labels = [one.label for one in find_methods([*pipelines, PCA(3), "sn", "sn"])]
+    short = "StandardScaler+PCA"
+    assert labels == [short, f"{short} (2)", "PCA(n_components=3)", "sn", "sn"]
+    assert "n_components=4" in find_methods(pipelines)[1].name
+    found = compare(numbers, SENTENCES, {"my pca": pipelines[0], "scaled": "sn"})
+    assert [row.method for row in found.rows] == ["none", "my pca", "scaled"]
+
+
+def test_a_configuration_that_its_own_check_refuses_is_named(monkeypatch, tmp_path):
+    class Bounded(AffineCoupling):
+        def __init__(self, network, dtype=tf.float32, bound=1.0):
+            super().__init__(network, dtype)
+            assert bound > 0
+
+    module = types.ModuleType("bounded_couplings")
+    module.Bounded = Bounded
+    monkeypatch.setitem(sys.modules, "bounded_couplings", module)
+    monkeypatch.setitem(COUPLINGS, "bounded", "bounded_couplings:Bounded")
+    file = tmp_path / "bounded.json"
+    file.write_text('{"n_levels": 2, "coupling": "bounded", "bound": "wide"}')
+    with user_error(f"fit: {file}: bound = 'wide': '>' not supported"):
+        calibrate(numbers, SENTENCES, flow_model_config=file)
 
 
 def test_a_metric_without_pairs_is_an_error():

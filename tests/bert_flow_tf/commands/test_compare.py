@@ -160,7 +160,10 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     fit = ("fit", *start[1:-1], "--out", files[0] / "no_model", "--metric", "auc")
     assert "--metric: found auc without --pairs" in refused(*fit)
     line = refused(*start, pairs)
-    assert f"{pairs}: found the columns b, same, a" in line and "--pair_columns" in line
+    assert f"{pairs}: found the columns b, same, a" in line
+    assert line.endswith("; choose with --pair_columns A,B,SCORE")
+    line = refused("similarity", *start[1:3], "--pairs", pairs)
+    assert line.endswith("; choose with --columns A,B")
     assert "--methods: found 'whitenning'" in refused(*start[:-1], "--methods", "whitenning,flow")
     assert f"{pairs}: cannot be read as two sentences and a number" in refused(
         *start, pairs, "--pair_columns", "a,same,b"

@@ -7,6 +7,7 @@ from bert_flow_tf.original.records import Source, find_results
 from bert_flow_tf.original.rows import score_rows
 from bert_flow_tf.records import Training
 from bert_flow_tf.table import WHY_FLOW
+from glow.config import GlowConfig
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.original import written
 
@@ -38,6 +39,13 @@ def test_the_columns_of_the_paper_are_explained_where_they_are(tmp_path):
     table = _reported(scores)
     assert "paper" not in table.columns and "TF1 code" not in table.columns
     assert not any(note.startswith("paper: ") for note in table.notes)
+
+
+def test_a_configuration_without_a_name_shows_its_differences():
+    config = GlowConfig(n_levels=2, coupling="affine", coupling_width=16)
+    scores = written.scores(model=records.model(flow=records.flow(config=config)))
+    text = _reported(scores).to_text()
+    assert "(coupling=affine, coupling_width=16, n_levels=2;" in " ".join(text.split()), text
 
 
 def test_a_score_stands_beside_those_of_tf1_and_without_flow(tmp_path):

@@ -9,6 +9,7 @@ import json
 import pathlib
 import shutil
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from bert_flow_tf.api import BertFlow
 from bert_flow_tf.files import atomic
 from bert_flow_tf.serving import export, served_model
 from bert_flow_tf.serving.export import CHECKED_SENTENCES
+from bert_flow_tf.serving.formats import ExportSettings
+from glow.calibration import AffineMap
 from glow.config import GlowConfig
 from glow.flow import Glow
 from tests.glow.bijector_checks import perturb
@@ -166,3 +169,12 @@ def test_folder_holds_a_description_and_no_paths(sts_model, sts_version):
     assert not [
         path for path in sts_version.rglob("*") if path.is_file() and place in path.read_bytes()
     ]
+
+
+def test_the_tolerance_of_a_map_with_huge_columns_is_finite(small_encoder_dir):
+    model = BertFlow.from_hub(small_encoder_dir)
+    model.flow = AffineMap(8, matrix=1e30 * np.eye(8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = export._tolerance(model, ExportSettings())
+    np.testing.assert_allclose(found, 1e24, rtol=1e-6)
