@@ -39,10 +39,10 @@ def workplace(sts_run, tmp_path_factory):
 
 
 def test_every_snippet_is_run_by_a_test():
-    # test_onnx.py and test_sentence_transformers.py run the last three, and load what the last one
+    # test_onnx.py and test_sentence_transformers.py run the last four, and load what the last one
     # writes.
     here = {"export", "client", "serve", "curl", "grpc"}
-    assert set(_SNIPPETS) == {*here, "onnx", "onnxruntime", "folder"}
+    assert set(_SNIPPETS) == {*here, "onnx", "open_export", "onnxruntime", "folder"}
     assert len(re.findall(r"^```(?:bash|python)$", GUIDE, re.MULTILINE)) == len(_SNIPPETS) + 1
 
 

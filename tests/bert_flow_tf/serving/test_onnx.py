@@ -121,9 +121,9 @@ def test_the_guides_command_and_program_run(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "stsb_flow").symlink_to(sts_run)
-    command, program = (
+    command, program, of_package = (
         re.search(rf"<!-- snippet: {name} -->\n```\w+\n(.+?)```", GUIDE, re.DOTALL)[1]
-        for name in ("onnx", "onnxruntime")
+        for name in ("onnx", "onnxruntime", "open_export")
     )
     _, *arguments = shlex.split(command)
     assert "onnx written: exported/onnx (" in succeeds(*arguments)
@@ -137,3 +137,5 @@ def test_the_guides_command_and_program_run(
     exec(compile(program, "snippet", "exec"), names)
     ours = sts_model.encode(names["sentences"])
     np.testing.assert_allclose(names["embeddings"], ours, rtol=0, atol=1e-5 * np.abs(ours).max())
+    exec(compile(of_package, "snippet", "exec"), names)
+    assert names["cosines"].shape == (1, 2)
