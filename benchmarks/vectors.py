@@ -23,7 +23,7 @@ from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, concatenate, get_task, read_split
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.protocols import spearman
-from bert_flow_tf.evaluation.similarities import FUNCTIONS, quantized
+from bert_flow_tf.runtime.similarities import FUNCTIONS, quantized
 
 SIZES = (384, 256, 128, 64)
 PRECISIONS = ("float32", "int8", "binary")

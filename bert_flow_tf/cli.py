@@ -25,7 +25,7 @@ _GROUPS = {
     "Evaluate": {
         "evaluate": "Score embeddings on similarity tasks.",
         "compare": "Compare calibrations on your sentences and pairs.",
-        "analyses": "Analyse edit distance and word frequency, as the paper.",
+        "analyses": "Analyse edit distance and word frequency, as in the paper.",
         "isotropy": "Measure how evenly embeddings fill their space.",
         "reproduce": "Train and score rows of the paper's tables.",
         "report": "Compare results with the paper, in tables.",

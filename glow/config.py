@@ -198,7 +198,7 @@ def _missing(name: str, value: str, kind: str, path: str | None) -> str:
     module, _, part = path.partition(":")
     if module == "__main__":
         advice = f"put {part} into a file, and import that first, or give it to --code"
-        return f"{path} of a session registered it: {advice}"
+        return f"{path} of an interactive session registered it: {advice}"
     return f"{path} registered it, so import {module} first, or give --code {module}.py"
 
 

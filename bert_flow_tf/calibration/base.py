@@ -93,15 +93,15 @@ class CalibratedEncoder:
           y: ignored; scikit-learn's pipelines pass it.
           method: "flow"; "auto[-D]", see `calibration.auto`; "whitened-flow", a flow learned behind
             a whitening; "whitening[-D]", "soft-whitening-E[-D]", "sn", "natsv-K" or "sn+natsv-K",
-            see `calibration.affine`; or an object with scikit-learn's `fit` and `transform`, as
-            `PCA(128, whiten=True)` or a `glow.FlowCalibrator`. D is the number of channels that the
-            calibrated embeddings have.
+            see `calibration.affine`; or an object with scikit-learn's `fit` and `transform`,
+            such as `PCA(128, whiten=True)` or a `glow.FlowCalibrator`. D is the number of channels
+            of the calibrated embeddings.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
             first for graded scores, and the others for labels 0 and 1.
           flow_model_config: name of a shipped configuration, or a JSON file.
-          epochs: None for 1, or enough for 300 steps, ended where held-out sentences are most
-            likely.
+          epochs: None for 1, or enough for 300 steps; the flow of the step with the least held-out
+            loss is kept.
           batch_size: sentences per step.
           learning_rate: constant.
           seed: of order and initial weights.
@@ -149,8 +149,8 @@ class CalibratedEncoder:
         take, and `str` gives a table. The model's own calibration is ignored.
 
         Args:
-          methods: names or objects, as `fit`'s `method`; or a dict of them by the names that the
-            table shall show.
+          methods: names or objects, as `fit`'s `method`; or a dict of them by their names in
+            the table.
           pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
           metric: see `fit`.
           settings: the flow's; `method` is ignored.

@@ -20,7 +20,7 @@ class FitSettings(Settings):
     """The settings of `BertFlow.fit`."""
 
     method: str = flag("flow", "flow, whitening, …")
-    flow_model_config: str = flag(DEFAULT_CONFIG, "Of the flow.")
+    flow_model_config: str = flag(DEFAULT_CONFIG, "Flow config.")
     epochs: float | None = flag(
         None, "[default: 1, or for 300 steps]", gt=0, option="num_train_epochs"
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.calibration.judgement import Pairs
 
-# As `fit`, which shows a threshold of so many held-out sentences.
+# `fit`, too, shows a threshold only of so many held-out sentences.
 _ENOUGH = 200
 
 

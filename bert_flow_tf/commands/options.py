@@ -92,7 +92,7 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
         "--backend",
         type=click.Choice((TENSORFLOW, *PROGRAMS)),
         default=TENSORFLOW,
-        help="Library that computes a saved model; the others start faster.",
+        help="Library that runs a saved model; the others start faster.",
     ),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
@@ -340,7 +340,7 @@ TABLE_FORMAT = click.option(
     "table_format",
     type=click.Choice(FORMATS),
     default=FORMATS[0],
-    help="Of the table on stdout.",
+    help="Format on stdout.",
 )
 METRIC = click.option(
     "--metric",

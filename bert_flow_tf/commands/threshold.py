@@ -31,8 +31,8 @@ def threshold(
 ) -> None:
     """Print the cosine that few random pairs of sentences exceed.
 
-    It is printed before and after the calibration, with its 95 % interval, as by model.threshold in
-    Python. It bounds matches of unrelated sentences, not of those that differ in a detail.
+    It is printed before and after the calibration, with its 95 % interval, as model.threshold does
+    in Python. It bounds matches of unrelated sentences, not of those that differ in a detail.
     """
     texts = list(dict.fromkeys(text for text in sentences if text.strip()))
     for share in shares:

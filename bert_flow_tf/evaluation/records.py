@@ -48,7 +48,7 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
 def _score_cells(task: TaskScores, before: TaskScores | None) -> list[Entry]:
     """Return a task's cells in the table of `Scores`."""
-    # A task of several sets has their weighted mean, as the paper.
+    # A task of several sets has their weighted mean, as in the paper.
     protocol = next((name for name in task.by_protocol if name != "all"), "all")
     score = task.by_protocol[protocol]
     alone = None if before is None else before.by_protocol[protocol]

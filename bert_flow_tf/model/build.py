@@ -27,7 +27,7 @@ def check_recorded_pooling(model: ModelRecord, path: AnyPath) -> None:
         if model.pooling_code:
             needed = f"{model.pooling_code}, which registered it"
             advice = f"give --code {model.pooling_code}.py"
-        raise UserError(f"{path}: {error}; import {needed}, first, or {advice}") from error
+        raise UserError(f"{path}: {error}; first import {needed}, or {advice}") from error
 
 
 def build_encoder(

@@ -143,7 +143,7 @@ class Embedder(SentenceModel):
         self.history_ = None
 
     def trainable(self, *, encoder: bool = False) -> TrainableModel:
-        """Return encoder and flow as a `tf_keras.Model`, for an own loop.
+        """Return encoder and flow as a `tf_keras.Model`, for your own loop.
 
         It shares this model's variables, so `encode`, `save` and `export` see what the loop
         changes. The record says that the training is unknown.
@@ -237,7 +237,7 @@ class Embedder(SentenceModel):
     def truncate_dim(self) -> int | None:
         """The number of leading channels to keep; None keeps all. Settable.
 
-        It holds in every way to an embedding; `encode`'s argument comes before it.
+        Every way to an embedding applies it; `encode`'s argument takes precedence.
         """
         return self.record.truncate_dim
 
@@ -246,10 +246,11 @@ class Embedder(SentenceModel):
         self.check_truncate_dim(value)
         self.record = msgspec.structs.replace(self.record, truncate_dim=value)
         if value is not None and isinstance(self.calibration, Flow):
-            ordered = f"whitening-{value} and auto-{value} learn ordered ones"
             warn_user(
-                f"truncate_dim: a flow's channels are not ordered, so any {value} serve alike; "
-                f"{ordered}: bert-flow compare --truncate_dim {value}"
+                f"truncate_dim: a flow's channels are not ordered, so any {value} score alike; "
+                f"whitening-{value} and auto-{value} may score higher or lower: "
+                f"bert-flow compare --methods flow,whitening-{value},auto-{value} "
+                f"--truncate_dim {value} --pairs FILE"
             )
 
     def check_truncate_dim(self, value: Any) -> None:
@@ -305,7 +306,7 @@ class Embedder(SentenceModel):
 
     @property
     def fingerprint(self) -> str:
-        """A SHA-256 of all that embeddings depend on, but their normalization."""
+        """A SHA-256 of all that embeddings depend on, except their normalization."""
         cut = self.embedding_size if self.is_truncated else None
         return self._fingerprint(self.calibration, self.low_dim, cut)
 
@@ -387,8 +388,8 @@ class Embedder(SentenceModel):
         """Truncate and scale the embeddings [n, untruncated_size] of `embed_tokens`.
 
         Every way to an embedding passes here: `encode`, `encode_blocks`, `embed` and exports. As in
-        sentence-transformers, an encoder's own `Normalize` comes before the truncation, and a
-        normalization that is asked for after it.
+        sentence-transformers, an encoder's own `Normalize` comes before the truncation, and the
+        caller's normalization after it.
 
         Args:
           normalize: True scales to norm 1, False leaves the norms as they are, and None does as

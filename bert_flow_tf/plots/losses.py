@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Beyond so many steps, a curve is the mean of windows: single batches would hide each other.
+# Beyond so many steps, a curve shows means of windows, because single batches would hide it.
 _MOST_POINTS = 400
 
 

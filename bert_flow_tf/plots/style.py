@@ -112,7 +112,7 @@ def several_axes(axes: "Sequence[Axes] | None", count: int) -> "Sequence[Axes]":
 
 
 def label(axes: "Axes", title: str, x: str, y: str) -> None:
-    """Set title and names of the axes, and hide what carries nothing."""
+    """Set the title and axis labels, and hide needless spines."""
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -149,7 +149,7 @@ def to_svg(figure: "Figure") -> str:
     text = io.StringIO()
     with rc_context({"svg.hashsalt": "bert_flow_tf"}):
         figure.savefig(text, format="svg", dpi=_DPI, metadata={"Date": None})
-    # A page has no place for the declaration of XML.
+    # A page must not contain the XML declaration.
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 

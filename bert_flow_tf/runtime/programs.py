@@ -48,7 +48,7 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def _compile(self, threads: int | None) -> Any:
-        """Return the file's program; `threads` of None are the processor's."""
+        """Return the file's program; None for `threads` takes all cores."""
 
     @abc.abstractmethod
     def _run(self, compiled: Any, inputs: dict[str, np.ndarray]) -> np.ndarray:

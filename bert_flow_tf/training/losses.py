@@ -24,7 +24,7 @@ class Losses(Result, frozen=True, kw_only=True, tag="losses"):
 
     unit: str
     training: dict[Count, float]
-    # of sentences that are not learned; empty if there are none
+    # of held-out sentences; empty without any
     held_out: dict[Count, float] = msgspec.field(default_factory=dict)
 
 
