@@ -19,7 +19,7 @@ from bert_flow_tf.scale.shards import Job, LocalEngine, ShardsError, input_files
 from bert_flow_tf.settings import DTYPES
 
 _DTYPE = click.option(
-    "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices."
+    "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of matrices."
 )
 
 

@@ -86,13 +86,16 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
     ),
     "max_seq_length": length_option("the encoder's, at most 256"),
     "truncate_dim": click.option(
-        "--truncate_dim", type=COUNT, metavar="N", help="Leading channels to keep.  [default: all]"
+        "--truncate_dim",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Leading channels to keep.",
     ),
     "backend": click.option(
         "--backend",
         type=click.Choice((TENSORFLOW, *PROGRAMS)),
         default=TENSORFLOW,
-        help="Library that runs a saved model; the others start faster.",
+        help="onnx and openvino start faster.",
     ),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
@@ -345,7 +348,7 @@ TABLE_FORMAT = click.option(
 METRIC = click.option(
     "--metric",
     type=click.Choice(METRICS),
-    help="Decides on --pairs. [default: spearman; for labels 0 and 1, auc and f1]",
+    help="Decides on --pairs.  [default: by their scores]",
 )
 
 

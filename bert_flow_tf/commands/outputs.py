@@ -78,7 +78,5 @@ def _print_remarks(table: Table) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the terminal's width; None without a terminal or COLUMNS."""
-    if "COLUMNS" in os.environ or sys.stdout.isatty():
-        return shutil.get_terminal_size().columns
-    return None
+    """Return the terminal's width; None if the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -77,8 +77,8 @@ def read_task(
     Args:
       name: a task of `senteval.TASKS` or `transfer.TASKS`, or a scored one of `tasks.TASKS`;
         `STS-B` or `stsb`. MRPC is the transfer task if `senteval_dir` is given without `glue_dir`.
-      glue_dir, senteval_dir: folders that hold the tasks' folders, such as `STS-B`, and `STS` or
-        `downstream/STS`.
+      glue_dir: folder that holds the tasks' folders, such as `STS-B`.
+      senteval_dir: the same of SentEval, with `STS` or `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public.
     """
     glue = {
