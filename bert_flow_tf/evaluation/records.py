@@ -32,7 +32,7 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
     Attributes:
       tasks: by name; a score is `scores.tasks["pairs"].by_protocol["all"]`, a fraction.
-      without_flow: the same of the encoder alone; None if there is no flow.
+      without_flow: the same for the encoder alone; None if there is no flow.
     """
 
     model: ModelRecord
