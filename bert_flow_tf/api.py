@@ -562,8 +562,8 @@ class BertFlow(CalibratedEncoder, Embedder):
           low_dim: see `encoder.pooling.reduce_dimension`; None for the model's own.
           max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
           truncate_dim: number of leading channels to keep; None for the model's own.
-          dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel
-            only.
+          dtype: "float32"; "bfloat16" for the encoder's matrices and their products in a
+            SavedModel; "int8" for the matrices in ONNX.
           overwrite: True to replace this version or folder; a server that has loaded it keeps it.
         """
         settings = chosen(ExportSettings, locals())

@@ -35,6 +35,10 @@ EXPORT_FORMATS = {
 }
 
 
+INT8 = "int8"
+_FORMATS_OF_DTYPES = {DTYPES[1]: TF_SAVEDMODEL, INT8: ONNX}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportSettings(Settings):
     """The settings of an export."""
@@ -47,7 +51,11 @@ class ExportSettings(Settings):
     low_dim: int | None = flag(None, "Average channels to N.  [default: the run's]")
     max_seq_length: int | None = flag(None, "Word pieces per sentence.  [default: the run's]", ge=3)
     truncate_dim: int | None = flag(None, "Leading channels to keep.  [default: all]", ge=1)
-    dtype: str = flag(DTYPES[0], "Type of a SavedModel's matrices.", choices=DTYPES)
+    dtype: str = flag(
+        DTYPES[0],
+        "Of the matrices: bfloat16 of a SavedModel, int8 of ONNX.",
+        choices=(DTYPES[0], *_FORMATS_OF_DTYPES),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,11 +63,16 @@ class ExportSettings(Settings):
             check_installed("tf2onnx", ONNX, "format", ArgumentError)
         if self.format == OPENVINO:
             check_installed("openvino", OPENVINO, "format", ArgumentError)
-        for name, value in {"version": self.version, "dtype": self.dtype}.items():
-            if self.format != TF_SAVEDMODEL and value not in (None, DTYPES[0]):
-                raise ArgumentError(
-                    f"{name}: found {value} with the format {self.format}, expected {TF_SAVEDMODEL}"
-                )
+        if self.dtype == INT8:
+            check_installed("onnxruntime", ONNX, "dtype", ArgumentError)
+        needed = {
+            "version": TF_SAVEDMODEL if self.version else self.format,
+            "dtype": _FORMATS_OF_DTYPES.get(self.dtype, self.format),
+        }
+        for name, expected in needed.items():
+            if self.format != expected:
+                found = f"{getattr(self, name)} with the format {self.format}"
+                raise ArgumentError(f"{name}: found {found}, expected {expected}")
 
 
 def export_path(

@@ -1,5 +1,6 @@
 """Write a model as ONNX, with its tokenizer's files."""
 
+import dataclasses
 import importlib.util
 import pathlib
 
@@ -25,6 +26,7 @@ from bert_flow_tf.runtime.programs import (
     Program,
 )
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
+from bert_flow_tf.serving.formats import INT8
 from glow import saved
 
 
@@ -55,13 +57,36 @@ def write_onnx(
     # TensorFlow's own code writes to stderr when a session starts.
     with quiet_tensorflow(), hidden_stderr():
         saved.write_onnx(embed, specs, folder / ONNX_FILE, weights)
+    found = None
+    if description.dtype == INT8:
+        _quantize(folder / ONNX_FILE)
+    if importlib.util.find_spec("onnxruntime") is not None:
+        found = _embeddings(model, folder)
+    if found is not None and description.dtype == INT8:
+        # A server's embeddings are those of these matrices, and not the model's.
+        own = dict(zip(CHECKED_SENTENCES, found.tolist(), strict=True))
+        probes = {text: own[text] for text in description.probes}
+        description = dataclasses.replace(description, probes=probes)
     write_tokenizer(
         folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length
     )
     if encoder.bert_config is not None:
         write_json(folder / CONFIG_FILE, hugging_face_config(encoder.bert_config))
     write_json(folder / DESCRIPTION_FILE, description)
-    return None if importlib.util.find_spec("onnxruntime") is None else _embeddings(model, folder)
+    return found
+
+
+def _quantize(path: pathlib.Path) -> None:
+    """Round a graph's matrices to int8."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantized = path.with_name("quantized.onnx")
+    with quiet_tensorflow(), hidden_stderr():
+        # Seven bits are enough, and sums of eight overflow on processors without VNNI.
+        quantize_dynamic(
+            path, quantized, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8
+        )
+    quantized.replace(path)
 
 
 def write_openvino(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:

@@ -9,11 +9,12 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.runtime.model import open_export
 from bert_flow_tf.serving.formats import ONNX, ExportSettings, export_path
 from glow.config import GlowConfig
 from tests.bert_flow_tf.serving.test_guide import GUIDE
 from tests.bert_flow_tf.small_runs import TINY_WORDS
-from tests.refusals import refused, succeeds
+from tests.refusals import refused, succeeds, user_error
 
 SMALL = {"n_levels": 2, "depth": 1, "coupling_width": 4}
 
@@ -74,6 +75,25 @@ def test_onnxruntime_gives_our_embeddings(
     ours = model.encode(sentences, normalize_embeddings=normalize)
     theirs = by_onnxruntime(model, tmp_path / "out", sentences)
     assert theirs.shape == ours.shape and np.abs(theirs - ours).max() < 1e-5 * np.abs(ours).max()
+
+
+def test_int8_rounds_matrices_and_its_cosine_is_told(variant, tf2onnx, tmp_path):
+    import onnx
+
+    model = variant("avg-last-2", None)
+    exported = model.export(tmp_path / "out", format="onnx", dtype="int8")
+    assert 0.95 <= exported.min_cosine < 0.99999
+    graph = onnx.load(str(tmp_path / "out" / "model.onnx")).graph
+    layers = [one for one in graph.initializer if len(one.dims) == 2 and "layer" in one.name]
+    assert layers and {one.data_type for one in layers} == {onnx.TensorProto.INT8}
+    # The probes are its own, so a server of this folder passes.
+    assert open_export(tmp_path / "out").dtype == "int8"
+    for dtype, kind, expected in (
+        ("int8", "savedmodel", "onnx"),
+        ("bfloat16", "onnx", "savedmodel"),
+    ):
+        with user_error(f"dtype: found {dtype} with the format {kind}, expected {expected}"):
+            model.export(tmp_path / "other", format=kind, dtype=dtype)
 
 
 def test_an_affine_map_gives_our_cosines_in_every_program(tiny_encoder_dir, tf2onnx, tmp_path):
