@@ -128,11 +128,14 @@ class FlowTrainer:
                     logs = {"loss": float(np.mean(step_losses))}
                     if best:
                         logs["val_loss"] = best.measure(len(losses))
-                        self.held_out_losses[len(losses)] = logs["val_loss"]
+                        if math.isfinite(logs["val_loss"]):
+                            self.held_out_losses[len(losses)] = logs["val_loss"]
                     told.on_train_batch_end(len(losses) - 1, {"loss": float(step_losses[-1])})
                     told.on_epoch_end(number, logs)
                     if told.model.stop_training:
                         break
+            if best:
+                best.check()
             if best and ends_early:
                 best.restore()
                 del losses[best.step :]
@@ -219,9 +222,12 @@ class _Best:
             self.step = step
         return loss
 
-    def restore(self) -> None:
+    def check(self) -> None:
+        """Raise `ValueError` if no loss was finite."""
         if not self.step:
             raise ValueError("held_out: found no finite loss, expected one")
+
+    def restore(self) -> None:
         self._trainer.restore(self._state)
 
 

@@ -15,6 +15,7 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.records import Setting
 from bert_flow_tf.settings import flow_config
+from bert_flow_tf.training.losses import BITS
 from glow.config import GlowConfig
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class Hooks:
 
     loss: "Loss | None" = None
     callbacks: Sequence[Any] = ()
+
+    @property
+    def unit(self) -> str:
+        """The unit of the losses."""
+        return BITS if self.loss is None else "loss of its own"
 
     def check(self, method: Method) -> None:
         """Raise `ArgumentError` for invalid hooks, or a method without a flow."""

@@ -33,6 +33,7 @@ class History:
       choice: what the method `auto` chose, and why; "" for the others.
       held_out_losses: the held-out sentences' loss by step, likewise; empty without them.
       saved_verdict: of a loaded model, whose measures were not saved; else None.
+      unit: of the losses.
     """
 
     losses: np.ndarray = dataclasses.field(repr=False)
@@ -43,6 +44,7 @@ class History:
     choice: str = ""
     held_out_losses: dict[int, float] = dataclasses.field(default_factory=dict)
     saved_verdict: Verdict | None = None
+    unit: str = BITS
 
     @property
     def verdict(self) -> Verdict | None:
@@ -74,7 +76,7 @@ class History:
             return None
         return Losses(
             made_by=made_by("fit"),
-            unit=BITS,
+            unit=self.unit,
             training=dict(enumerate(self.losses.tolist(), start=1)),
             held_out=self.held_out_losses,
         )
@@ -111,6 +113,7 @@ def saved_history(folder: AnyPath, verdict: Verdict | None) -> History | None:
         change=None,
         held_out_losses=found.held_out if found else {},
         saved_verdict=verdict,
+        unit=found.unit if found else BITS,
     )
 
 

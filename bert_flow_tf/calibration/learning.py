@@ -147,6 +147,7 @@ def fit_sentences(
     encode_held_out = functools.partial(encode, label="held out")
     history = History(
         losses=learned.losses,
+        unit=hooks.unit,
         judgement=measured_judgement(
             functools.partial(encode, label="pairs"),
             _sides(final.calibration, reduce),
@@ -270,7 +271,7 @@ def compare(
 def _check_different(different: int, count: int, method: Method) -> None:
     if different < 2:
         raise UserError(f"fit: found one sentence {count:,} times, expected different ones")
-    if different < _FEW_DIFFERENT and method.name != "auto":
+    if different < _FEW_DIFFERENT and not method.name.startswith("auto"):
         meaning = (
             f"a {method.name} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any "
             "others"

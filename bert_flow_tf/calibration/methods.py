@@ -20,6 +20,7 @@ from bert_flow_tf.records import WHITENED_FLOW
 _NUMBERS = {
     "": r"",
     "-K": r"-([1-9]\d{0,5})",
+    "-E": r"-(?![0.]+$)((?:\d{1,5}\.)?\d{1,9})",
     "[-D]": r"(?:-([1-9]\d{0,5}))?",
     "-E[-D]": r"-(?![0.]+(?:-|$))((?:\d{1,5}\.)?\d{1,9})(?:-([1-9]\d{0,5}))?",
 }
@@ -41,6 +42,10 @@ class Kind:
     number: str = ""
     has_flow: bool = False
     has_witness: bool = False
+
+    def __post_init__(self) -> None:
+        if self.number not in _NUMBERS:
+            raise ArgumentError(f"number: found {self.number!r}, expected {', '.join(_NUMBERS)}")
 
 
 def _whole(number: float | None) -> int | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder, say
@@ -59,6 +60,8 @@ def fit(
     _check_encoder(model, sentence_transformer, sentences, embeddings, settings, pairs)
     if metric and pairs is None:
         raise ArgumentError(f"metric: found {metric} without --pairs, which it would measure")
+    if plot and "losses" in (plot.names or ()) and not find_method(settings.method).flow:
+        raise ArgumentError(f"panels: found losses, which {settings.method} does not have")
     is_calibration = bool(_is_array(embeddings) or sentence_transformer)
     kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)

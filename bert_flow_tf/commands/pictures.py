@@ -21,10 +21,6 @@ class Plot(NamedTuple):
     path: pathlib.Path
     names: list[str] | None
 
-    def draws(self, *names: str) -> bool:
-        """True if one of these pictures is wanted."""
-        return self.names is None or not set(names).isdisjoint(self.names)
-
     def write(self, pictures: Mapping[str, Sequence[Panel]]) -> None:
         """Write the wanted pictures as one figure, and say where.
 

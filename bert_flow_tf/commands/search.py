@@ -108,7 +108,10 @@ def _settings(
     """
     prompt = model.document_prompt
     if manifest is None:
-        return ShardSettings(prompt=None if prompt == model.default_prompt else prompt)
+        return ShardSettings(
+            prompt=None if prompt == model.default_prompt else prompt,
+            normalize_embeddings=True if model.cuts_after_norm else None,
+        )
     if prompt != _prompt(manifest, model):
         raise UserError(
             f"--embeddings={embeddings}: found sentences with the prompt "

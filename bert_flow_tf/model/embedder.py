@@ -138,6 +138,12 @@ class Embedder(SentenceModel):
         learned = None
         if calibration is not None:
             learned = record_of_own(calibration, self.encoder.embedding_size)
+            width = calibration.output_size
+            if self.low_dim > 0 and width != calibration.event_size:
+                raise ArgumentError(
+                    f"flow: found one of {width} channels in a model with low_dim={self.low_dim}, "
+                    f"expected {calibration.event_size}"
+                )
         record = msgspec.structs.replace(self.record, flow=learned)
         self._set_calibration(calibration, record)
         self.history_ = None
@@ -370,6 +376,16 @@ class Embedder(SentenceModel):
 
     @property
     def normalizes(self) -> bool:
+        """True if embeddings have norm 1, unless a caller says otherwise."""
+        return self.keeps_normalize and not self.is_truncated
+
+    @property
+    def cuts_after_norm(self) -> bool:
+        """True if `truncate_dim` cuts channels that an encoder scaled to norm 1."""
+        return self.keeps_normalize and self.is_truncated
+
+    @property
+    def keeps_normalize(self) -> bool:
         """True for an encoder's own pooling and module `Normalize`, without a flow."""
         return self.calibration is None and self.encoder_normalizes
 
@@ -393,10 +409,10 @@ class Embedder(SentenceModel):
 
         Args:
           normalize: True scales to norm 1, False leaves the norms as they are, and None does as
-            `normalizes` says.
+            `keeps_normalize` says.
           truncate_dim: None for the model's own.
         """
-        if self.normalizes and normalize is None:
+        if self.keeps_normalize and normalize is None:
             embeddings = _of_norm_1(embeddings)
         size = truncate_dim or self.embedding_size
         if size < self.untruncated_size:

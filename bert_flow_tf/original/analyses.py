@@ -89,5 +89,13 @@ def frequency_rows(found: Analyses) -> Table:
     return Table(("word embeddings by rank", "of", *found.ranks), rows, notes=_notes(found))
 
 
+def analyses_tables(found: Analyses) -> list[Table]:
+    """Return the tables that the results have."""
+    tables = [frequency_rows(found)] if found.frequency else []
+    if found.lexical:
+        tables.append(lexical_table(found))
+    return tables
+
+
 def _notes(found: Analyses) -> list[str]:
     return [] if found.model.encoder.name == "base" else [f"paper: {NOT_COMPARABLE}."]

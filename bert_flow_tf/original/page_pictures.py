@@ -36,8 +36,8 @@ class Picture(NamedTuple):
 
 def pictures_of(rows: Sequence[ScoreRow], sources: Sequence[Source]) -> Iterator[Picture]:
     """Yield pictures of scores, comparisons, spectra and losses."""
-    for key in dict.fromkeys(row.key for row in rows):
-        yield _scores([row for row in rows if row.key == key])
+    for title, some in comparable(rows):
+        yield _scores(title, some)
     for source in sources:
         if isinstance(source.result, Comparison):
             scores = scores_of_comparison(source.result)
@@ -50,16 +50,22 @@ def pictures_of(rows: Sequence[ScoreRow], sources: Sequence[Source]) -> Iterator
     yield from _losses(sources)
 
 
-def _scores(rows: Sequence[ScoreRow]) -> Picture:
+def comparable(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, Sequence[ScoreRow]]]:
+    """Yield titles, and up to 12 rows that have one metric."""
+    for key in dict.fromkeys(row.key for row in rows):
+        some = [row for row in rows if row.key == key]
+        shown = some[:_MOST_ROWS]
+        title = f"{some[0].task}, {some[0].split}: {METRIC_NAMES[some[0].metric]}"
+        if len(shown) < len(some):
+            title += f", the first {len(shown)} of {len(some)}"
+        yield title, shown
+
+
+def _scores(title: str, rows: Sequence[ScoreRow]) -> Picture:
     """Return bars of comparable scores, beside baselines and published ones."""
-    shown = rows[:_MOST_ROWS]
-    first = rows[0]
-    metric = METRIC_NAMES[first.metric]
-    title = f"{first.task}, {first.split}"
-    figure = bars(score_series(shown), unit=f"{metric} (x100)")
+    figure = bars(score_series(rows), unit=f"{METRIC_NAMES[rows[0].metric]} (x100)")
     figure.axes[0].set_title(title, fontsize=10, loc="left")
-    count = f", the first {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
-    return _picture(figure, f"{title}: {metric}{count}; whiskers are the deviation over seeds")
+    return _picture(figure, f"{title}; whiskers are the deviation over seeds")
 
 
 def score_series(rows: Sequence[ScoreRow]) -> dict[str, dict[str, Score]]:
@@ -89,8 +95,14 @@ def _losses(sources: Sequence[Source]) -> Iterator[Picture]:
             continue
         found.setdefault(one.unit, {})[str(folder)] = one
     for unit, trainings in found.items():
-        named = dict(zip(_short(list(trainings)), trainings.values(), strict=True))
-        yield _picture(losses(named), f"losses in {unit}: {', '.join(trainings)}")
+        yield _picture(
+            losses(shortly_named(trainings)), f"losses in {unit}: {', '.join(trainings)}"
+        )
+
+
+def shortly_named(trainings: dict[str, Losses]) -> dict[str, Losses]:
+    """Return losses by their folder without what all folders share."""
+    return dict(zip(_short(list(trainings)), trainings.values(), strict=True))
 
 
 def _short(names: Sequence[str]) -> list[str]:

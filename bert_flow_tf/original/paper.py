@@ -146,7 +146,7 @@ def is_whole(task: str, split: str, pairs: int | None) -> bool:
 
 def has_papers_shape(model: ModelRecord) -> bool:
     """True for the paper's number of word pieces, and all channels."""
-    return model.max_seq_length == 64 and model.low_dim <= 0
+    return model.max_seq_length == 64 and model.low_dim <= 0 and model.truncate_dim is None
 
 
 def unmet_conditions(task: str, split: str, pairs: int, model: ModelRecord) -> list[str]:

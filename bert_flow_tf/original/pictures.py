@@ -7,17 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bert_flow_tf import plots
-from bert_flow_tf.original.page_pictures import score_series
+from bert_flow_tf.original.page_pictures import comparable, score_series, shortly_named
 from bert_flow_tf.original.rows import ScoreRow
-from bert_flow_tf.table import METRIC_NAMES
 from bert_flow_tf.training.losses import Losses, find_losses
 from bert_flow_tf.training.records import is_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# More bars in one picture would be too thin for their names.
-_MOST_BARS = 16
 
 
 def report_pictures(
@@ -26,15 +22,11 @@ def report_pictures(
     """Return the panels of each picture by name.
 
     Args:
-      rows: of the table of scores; each task and metric has a panel.
+      rows: of the table of scores; each task, split and metric has a panel.
       runs: files and folders of results; those that are runs, or hold some, show their losses.
     """
-    tasks: dict[str, list[ScoreRow]] = {}
-    for row in rows:
-        tasks.setdefault(f"{row.task}, {METRIC_NAMES[row.metric]}", []).append(row)
     bars = [
-        plots.Panel(functools.partial(_draw_bars, title, some[:_MOST_BARS]))
-        for title, some in tasks.items()
+        plots.Panel(functools.partial(_draw_bars, title, some)) for title, some in comparable(rows)
     ]
     trainings: dict[str, dict[str, Losses]] = {}
     for name, losses in _losses_of(map(pathlib.Path, runs)):
@@ -52,7 +44,7 @@ def _losses_of(paths: Iterable[pathlib.Path]) -> Iterator[tuple[str, Losses]]:
         for folder in folders:
             found = find_losses(folder)
             if found is not None:
-                yield folder.name, found
+                yield str(folder), found
 
 
 def _draw_bars(title: str, rows: Sequence[ScoreRow], axes: "Sequence[Axes]") -> None:
@@ -63,4 +55,4 @@ def _draw_bars(title: str, rows: Sequence[ScoreRow], axes: "Sequence[Axes]") -> 
 
 
 def _draw_losses(trainings: Mapping[str, Losses], axes: "Sequence[Axes]") -> None:
-    plots.losses(trainings, ax=axes[0])
+    plots.losses(shortly_named(dict(trainings)), ax=axes[0])

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from bert_flow_tf.calibration.comparison import Comparison, comparison_table
 from bert_flow_tf.data.scored_tasks import task_title
 from bert_flow_tf.evaluation.records import IsotropyResults, isotropy_table, learning_in_words
+from bert_flow_tf.original.analyses import Analyses, analyses_tables
 from bert_flow_tf.original.paper import fine_tuning_of, is_whole, table5
 from bert_flow_tf.original.records import Source, Verification, summarize
 from bert_flow_tf.original.rows import ScoreRow, score_rows
@@ -186,16 +187,24 @@ def _other_tables(sources: Sequence[Source]) -> Iterator[Table]:
             table = comparison_table(source.result, _table5(source.result))
         elif isinstance(source.result, IsotropyResults):
             table = isotropy_table(source.result)
+        elif isinstance(source.result, Analyses):
+            yield from (_labelled(one, source) for one in analyses_tables(source.result))
+            continue
         else:
             continue
-        yield dataclasses.replace(table, title=f"{source.label}: {table.title}".rstrip(": "))
+        yield _labelled(table, source)
+
+
+def _labelled(table: Table, source: Source) -> Table:
+    return dataclasses.replace(table, title=f"{source.label}: {table.title}".rstrip(": "))
 
 
 def _table5(result: Comparison) -> dict[str, float]:
     """Return Table 5's figures by method; none for other pairs or poolings."""
     task = task_title(result.task or "")
     has_pairs = is_whole(task, "test", result.pairs)
-    if not has_pairs or result.model is None or result.model.pooling != "avg":
+    model = result.model
+    if not has_pairs or model is None or model.pooling != "avg" or model.truncate_dim is not None:
         return {}
     rows = {one.method: table5(one.method, task, result.flow_model_config) for one in result.rows}
     return {method: row[1] for method, row in rows.items() if row}

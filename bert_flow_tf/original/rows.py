@@ -134,6 +134,7 @@ def _baseline(row: ScoreRow, rows: Iterable[ScoreRow]) -> ScoreRow | None:
             one.model.pooling,
             one.model.max_seq_length,
             max(one.model.low_dim, 0),
+            one.model.truncate_dim,
             seeds,
         )
 

@@ -42,7 +42,8 @@ class ExportedModel(SentenceModel):
     The methods and arguments are those of `BertFlow`. It may be called by several threads at once.
 
     Attributes:
-      fingerprint: `BertFlow.fingerprint` of the model that was exported.
+      fingerprint: `BertFlow.fingerprint` of the model that was exported; behind it, `truncate_dim`
+        if it leaves channels out.
       normalizes: True if every embedding has norm 1.
       dtype: "float32" or "int8", the type of the matrices.
     """
@@ -58,8 +59,11 @@ class ExportedModel(SentenceModel):
         width = description.embedding_size
         check_choices({"truncate_dim": (truncate_dim, (None, *range(1, width + 1)))})
         self._size = truncate_dim or width
+        is_cut = self._size < width
         self.fingerprint = description.fingerprint
-        self.normalizes = description.normalized
+        if is_cut:
+            self.fingerprint += f"-{truncate_dim}"
+        self.normalizes = description.normalized and not is_cut
         self.dtype = description.dtype
         self.prompts = description.prompts
         self.default_prompt_name = description.default_prompt_name
@@ -131,9 +135,9 @@ class ExportedModel(SentenceModel):
             widths = range(1, self.embedding_size + 1)
             check_choices({"truncate_dim": (truncate_dim, widths)})
         if convert_to_tensor or not convert_to_numpy:
-            raise ArgumentError(
-                "convert_to_tensor: found True, expected False: there are no tensors"
-            )
+            name = "convert_to_tensor" if convert_to_tensor else "convert_to_numpy"
+            given = f"found {convert_to_tensor}, expected {not convert_to_tensor}"
+            raise ArgumentError(f"{name}: {given}: there are no tensors")
         prompt = self._prompt(prompt_name) if prompt is None else prompt
         single = isinstance(sentences, str)
         texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)

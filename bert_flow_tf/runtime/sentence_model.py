@@ -35,6 +35,11 @@ class SentenceModel:
     encode: Callable[..., Any]
 
     @property
+    def cuts_after_norm(self) -> bool:
+        """True if `truncate_dim` cuts channels that an encoder scaled to norm 1."""
+        return False
+
+    @property
     def embedding_size(self) -> int:
         """The width of the embeddings."""
         raise NotImplementedError

@@ -246,10 +246,16 @@ class Identity(NamedTuple):
     fingerprint: str
     embedding_size: int
     normalizes: bool
+    cuts_after_norm: bool = False
 
     @classmethod
     def of(cls, model: "Embedder | ExportedModel") -> "Identity":
-        return cls(model.fingerprint, model.embedding_size, model.normalizes)
+        return cls(
+            model.fingerprint,
+            model.embedding_size,
+            model.normalizes,
+            model.cuts_after_norm,
+        )
 
 
 class Engine(Protocol):
@@ -402,6 +408,11 @@ class Job:
     def _new_manifest(self, model: Identity) -> Manifest:
         settings = self.settings
         if settings.normalize_embeddings is None:
+            if model.cuts_after_norm:
+                raise ArgumentError(
+                    "normalize_embeddings: missing; the encoder's norm of 1 is that of all "
+                    "channels, and truncate_dim leaves some out: expected True (--normalize)"
+                )
             settings = dataclasses.replace(settings, normalize_embeddings=model.normalizes)
         return Manifest(
             model=model.fingerprint,

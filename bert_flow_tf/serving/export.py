@@ -107,7 +107,7 @@ def export_model(
     with locked(out_dir, wait=True):
         path = export_path(out_dir, settings, overwrite=overwrite)
         model = _with_settings(model, settings)
-        normalized = settings.normalize or (model.normalizes and not model.is_truncated)
+        normalized = settings.normalize or model.normalizes
         expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
         expected = np.asarray(model.finished(expected, normalized or None))
         tolerance = _tolerance(model, settings)

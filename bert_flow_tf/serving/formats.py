@@ -50,7 +50,7 @@ class ExportSettings(Settings):
     normalize: bool = flag(False, "Scale every embedding to norm 1.")
     low_dim: int | None = flag(None, "Average channels to N.  [default: the run's]")
     max_seq_length: int | None = flag(None, "Word pieces per sentence.  [default: the run's]", ge=3)
-    truncate_dim: int | None = flag(None, "Leading channels to keep.  [default: all]", ge=1)
+    truncate_dim: int | None = flag(None, "Leading channels to keep.  [default: the run's]", ge=1)
     dtype: str = flag(
         DTYPES[0],
         "Of the matrices: bfloat16 of a SavedModel, int8 of ONNX.",

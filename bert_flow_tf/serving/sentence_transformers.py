@@ -54,7 +54,7 @@ def write_sentence_transformers(
     modules = _pooling_modules(model, bert.weights)
     layers = _flow_layers(model)
     # An encoder's own `Normalize` comes before the truncation.
-    first = model.normalizes and not description.normalized
+    first = model.keeps_normalize and not description.normalized
     modules += [NORMALIZE] * first
     first_layer = len(modules) + 1
     modules += [dense_module(layer) for layer in layers]

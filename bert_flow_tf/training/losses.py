@@ -83,7 +83,7 @@ def _unit(config: RunConfig) -> str:
     tuned = config.model.encoder.fine_tuning
     if tuned is not None and tuned.settings.get("objective") == MASKED_LM:
         return "nats per predicted piece"
-    if config.model.flow is not None:
+    if config.model.flow is not None and config.flags.get("flow_loss"):
         return BITS
     return "nats per pair" if config.num_labels else "squared error of the cosine"
 

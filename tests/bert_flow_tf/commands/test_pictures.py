@@ -49,7 +49,7 @@ def test_evaluate_and_report_draw_scores(fitted, small_glue_dir, tmp_path):
     assert any(one.startswith("STS-B, with flow: Spearman") for one in titles(plot))
     report, page = tmp_path / "report.svg", tmp_path / "page.html"
     succeeds("report", "--runs", out, "--plot", report, "--html", page)
-    assert {"STS-B, Spearman", "without flow"} <= {*titles(report)}
+    assert {"STS-B, test: Spearman", "without flow"} <= {*titles(report)}
     assert "data:image/svg+xml" in page.read_text()
 
 

@@ -1,9 +1,14 @@
 """`truncate_dim` of a model holds in every way to an embedding."""
 
+import functools
+
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.scale.settings import ShardSettings
+from glow.calibration import AffineMap
 from glow.config import GlowConfig
 from glow.flow import Glow
 from tests.bert_flow_tf.small_runs import TINY_WORDS
@@ -80,6 +85,22 @@ def test_commands_truncate(model, tiny_encoder_dir, tmp_path):
     wrong = ("encode", "--calibration", "c", "--embeddings", "u.npy", "--out", "z.npy")
     assert "--truncate_dim: missing --model" in refused(*wrong, "--truncate_dim", 3)
     model.save(tmp_path / "saved")
+    with user_error("flow: found one of 4 channels in a model with low_dim=8"):
+        model.low_dim = 8
+        model.flow = AffineMap(model.encoder.embedding_size, matrix=np.eye(32, 4))
     export = ("--model", tmp_path / "saved", "--truncate_dim", 3, "--out", tmp_path / "st")
     succeeds("export", *export, "--format", "sentence-transformers")
     assert '"out_features": 3' in (tmp_path / "st" / "2_Dense" / "config.json").read_text()
+
+
+def test_a_folder_has_one_kind_of_norm(tmp_path, demo_dir):
+    model = BertFlow.from_hub("demo", truncate_dim=6)
+    (tmp_path / "texts.txt").write_text("a boat\nthe rain\n")
+    encode = functools.partial(model.encode_dataset, tmp_path / "texts.txt", tmp_path / "out")
+    assert model.keeps_normalize and not model.normalizes
+    with user_error("normalize_embeddings: missing", "--normalize"):
+        encode()
+    encode(ShardSettings(normalize_embeddings=True))
+    found = pyarrow.parquet.read_table(next((tmp_path / "out").glob("part-*")))["embedding"]
+    np.testing.assert_allclose(np.linalg.norm(found.to_pylist(), axis=1), 1, atol=1e-6)
+    assert np.linalg.norm(model.encode("a boat")) < 0.9
