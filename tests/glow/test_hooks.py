@@ -72,6 +72,7 @@ def test_fit_passes_them_on_and_refuses_them_without_a_flow():
     assert {"loss", "val_loss"} == set(seen[0])
     assert [*made.history_.held_out_losses.values()] == [logs["val_loss"] for logs in seen]
     assert len(made.history_.losses) == max(made.history_.held_out_losses)
+    assert made.history_.recorded_losses.unit == "loss of its own"
     for method in ("whitening", FlowCalibrator()):
         with user_error("loss and callbacks: found with the method"):
             calibrate(never_called, WORDS, method=method, loss=penalised, callbacks=[watch])

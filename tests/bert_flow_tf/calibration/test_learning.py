@@ -156,6 +156,10 @@ def test_a_pipeline_is_affine_beside_a_channel_that_hardly_varies(deviation):
 
 
 def test_own_methods_stand_beside_named_ones(monkeypatch):
+    with user_error("number: found '-X', expected "):
+        Kind(FastICA, "-X")
+    monkeypatch.setitem(METHODS, "own", Kind(lambda e: FastICA(random_state=int(e)), "-E"))
+    assert find_method("own-2.0").transformer.random_state == 2
     monkeypatch.setitem(METHODS, "ica", Kind(lambda k: FastICA(int(k), random_state=0), "-K"))
     flow = FlowCalibrator(epochs=2, batch_size=16)
     found = compare(numbers, SENTENCES, ["ica-4", PCA(3), flow])

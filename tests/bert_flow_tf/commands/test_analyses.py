@@ -9,7 +9,7 @@ import pytest
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.evaluation.lexical import edit_distances
 from bert_flow_tf.evaluation.protocols import cosines, spearman
-from tests.refusals import bert_flow, refusal, succeeds
+from tests.refusals import bert_flow, refusal, refused, succeeds
 
 
 def test_table_6_is_of_the_runs_own_flow(sts_run, small_glue_dir, small_splits, require, tmp_path):
@@ -30,6 +30,9 @@ def test_table_6_is_of_the_runs_own_flow(sts_run, small_glue_dir, small_splits, 
     )
     assert found["gold"]["gold"] == pytest.approx(1) and "paper" not in printed
     assert plot.read_text().startswith("<?xml")
+    assert "edit distance" in succeeds("report", "--runs", out)
+    given = ("--model", sts_run, "--tables", "6", "--glue_dir", small_glue_dir, "--seed", "3")
+    assert "--model: found settings of a flow" in refused("analyses", *given)
 
 
 def test_a_flow_is_learned_and_words_are_counted(

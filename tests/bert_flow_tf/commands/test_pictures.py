@@ -30,6 +30,14 @@ def test_fit_draws_cosines_and_losses(fitted):
     assert {"Cosines of random pairs of sentences", "Losses of the training"} <= {*found}
 
 
+def test_losses_of_a_method_without_steps_are_refused_before_any_work(tiny_encoder_dir, tmp_path):
+    (tmp_path / "texts.txt").write_text("w1\n")
+    given = ("--bert_hub", tiny_encoder_dir, "--input", tmp_path / "texts.txt")
+    files = ("--out", tmp_path / "out", "--plot", tmp_path / "fit.svg", "--panels", "losses")
+    line = refused("fit", *given, *files, "--method", "whitening", unchanged=tmp_path)
+    assert line == "--panels: found losses, which whitening does not have"
+
+
 def test_isotropy_is_coloured_by_a_column(fitted, tmp_path):
     model, sentences, _ = fitted
     plot = tmp_path / "isotropy.svg"

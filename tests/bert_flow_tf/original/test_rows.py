@@ -40,7 +40,11 @@ def test_task_of_several_sets_has_the_papers_protocol_and_the_other(tmp_path):
 
 
 def test_other_lengths_widths_and_pairs_have_no_figure(tmp_path):
-    others = (replace(BASE, max_seq_length=128), replace(BASE, low_dim=4))
+    others = (
+        replace(BASE, max_seq_length=128),
+        replace(BASE, low_dim=4),
+        replace(BASE, truncate_dim=4),
+    )
     for row in rows_of(tmp_path, *map(scores, others), scores(stsb=task_scores(pairs=60))):
         assert (row.published.paper, row.published.original) == (None, ())
 
@@ -76,6 +80,7 @@ OTHER_MODELS = [
     {"pooling": "avg"},
     {"max_seq_length": 128},
     {"low_dim": 4},
+    {"truncate_dim": 4},
     {"flow": records.flow()},
     {"encoder": records.encoder("demo", fingerprint="b" * 64, weights="b" * 64)},
 ]
