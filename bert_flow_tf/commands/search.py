@@ -108,10 +108,7 @@ def _settings(
     """
     prompt = model.document_prompt
     if manifest is None:
-        return ShardSettings(
-            prompt=None if prompt == model.default_prompt else prompt,
-            normalize_embeddings=True if model.cuts_after_norm else None,
-        )
+        return ShardSettings(prompt=None if prompt == model.default_prompt else prompt)
     if prompt != _prompt(manifest, model):
         raise UserError(
             f"--embeddings={embeddings}: found sentences with the prompt "

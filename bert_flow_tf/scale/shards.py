@@ -407,12 +407,8 @@ class Job:
 
     def _new_manifest(self, model: Identity) -> Manifest:
         settings = self.settings
-        if settings.normalize_embeddings is None:
-            if model.cuts_after_norm:
-                raise ArgumentError(
-                    "normalize_embeddings: missing; the encoder's norm of 1 is that of all "
-                    "channels, and truncate_dim leaves some out: expected True (--normalize)"
-                )
+        # Channels that were cut behind the encoder's norm are a third kind, neither True nor False.
+        if settings.normalize_embeddings is None and not model.cuts_after_norm:
             settings = dataclasses.replace(settings, normalize_embeddings=model.normalizes)
         return Manifest(
             model=model.fingerprint,
