@@ -6,6 +6,7 @@ import pathlib
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,9 @@ from glow.whitened import Flow, WhitenedFlow
 CONFIG_FILE = "calibration.json"
 ARRAYS_FILE = "calibration.npz"
 _OPSET = 15
+# Weights of more bytes have a file of their own, because a reader would hold them twice.
+_LARGE = 2**28
+_PAGE = 4096
 
 
 def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> None:
@@ -149,13 +153,41 @@ def write_onnx(
     del program.graph.input[:]
     program.graph.input.extend(own_inputs)
     used = {name for node in program.graph.node for name in node.input}
+    kept = {name: value for name, value in values.items() if name in used}
+    size = sum(value.shape.num_elements() * value.dtype.size for value in kept.values())
+    data = pathlib.Path(f"{os.fspath(path)}_data") if size > _LARGE else None
     with open(path, "wb") as file:
         file.write(program.SerializeToString())
-        for name in [name for name in values if name in used]:
-            constant = onnx.numpy_helper.from_array(values[name].numpy(), name)
+        for name, value in kept.items():
+            array = value.numpy()
+            constant = (
+                onnx.numpy_helper.from_array(array, name)
+                if data is None
+                else _external(array, name, data)
+            )
             # The concatenation of two messages of protobuf is their union.
             part = onnx.ModelProto(graph=onnx.GraphProto(initializer=[constant]))
             file.write(part.SerializeToString())
+
+
+def _external(array: np.ndarray, name: str, path: pathlib.Path) -> Any:
+    """Append an array to a file; return the constant that names its place."""
+    import onnx
+
+    with path.open("ab") as file:
+        # Whole pages can be mapped.
+        file.write(bytes(-file.tell() % _PAGE))
+        place = {"location": path.name, "offset": file.tell(), "length": array.nbytes}
+        file.write(np.ascontiguousarray(array).data)
+    constant = onnx.TensorProto(
+        name=name,
+        dims=array.shape,
+        data_type=onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
+        data_location=onnx.TensorProto.EXTERNAL,
+    )
+    for key, value in place.items():
+        constant.external_data.add(key=key, value=str(value))
+    return constant
 
 
 def export_calibration(calibration: Calibration, path: str | os.PathLike) -> None:

@@ -17,6 +17,7 @@ from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import reading
 
 ONNX_FILE = "model.onnx"
+ONNX_DATA_FILE = "model.onnx_data"  # the weights, if they are large
 OPENVINO_FILE = "openvino_model.xml"
 # The inputs have Hugging Face's names.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -9,7 +9,7 @@ from bert_flow_tf.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.runtime.description import DESCRIPTION_FILE
-from bert_flow_tf.runtime.programs import ONNX_FILE, OPENVINO_FILE
+from bert_flow_tf.runtime.programs import ONNX_DATA_FILE, ONNX_FILE, OPENVINO_FILE
 from bert_flow_tf.settings import DTYPES, Settings, flag
 
 TF_SAVEDMODEL = "savedmodel"
@@ -25,7 +25,9 @@ EXPORT_FORMATS = {
     ),
     "sentence-transformers": SENTENCE_TRANSFORMERS_EXPORT,
     ONNX: FolderKind(
-        "an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, "config.json", *_TOKENIZER_FILES)
+        "an ONNX export",
+        ONNX_FILE,
+        (DESCRIPTION_FILE, ONNX_FILE, ONNX_DATA_FILE, "config.json", *_TOKENIZER_FILES),
     ),
     OPENVINO: FolderKind(
         "an export for OpenVINO",

@@ -18,6 +18,7 @@ from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
 from bert_flow_tf.runtime.programs import (
     INPUTS,
+    ONNX_DATA_FILE,
     ONNX_FILE,
     OPENVINO_FILE,
     OUTPUT,
@@ -25,7 +26,12 @@ from bert_flow_tf.runtime.programs import (
     OpenvinoProgram,
     Program,
 )
-from bert_flow_tf.serving.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
+from bert_flow_tf.serving.export import (
+    CHECKED_SENTENCES,
+    checked_tokens,
+    latents_of,
+    quiet_tensorflow,
+)
 from bert_flow_tf.serving.formats import INT8
 from glow import saved
 
@@ -87,6 +93,7 @@ def _quantize(path: pathlib.Path) -> None:
             path, quantized, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8
         )
     quantized.replace(path)
+    path.with_name(ONNX_DATA_FILE).unlink(missing_ok=True)
 
 
 def write_openvino(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
@@ -97,6 +104,7 @@ def write_openvino(model: Embedder, description: Description, folder: pathlib.Pa
     graph = openvino.convert_model(folder / ONNX_FILE)
     openvino.save_model(graph, folder / OPENVINO_FILE, compress_to_fp16=False)
     (folder / ONNX_FILE).unlink()
+    (folder / ONNX_DATA_FILE).unlink(missing_ok=True)
     return _embeddings(model, folder, OpenvinoProgram)
 
 
@@ -104,6 +112,9 @@ def _embeddings(
     model: Embedder, folder: pathlib.Path, program: type[Program] = OnnxProgram
 ) -> np.ndarray:
     """Return a written program's embeddings of `CHECKED_SENTENCES`."""
-    tokens = model.tokenize(CHECKED_SENTENCES)
-    ids, mask = (tokens[name].numpy().astype(np.int64) for name in TOKEN_INPUTS[:2])
-    return program(folder)(ids, mask, alone=True)
+    run = program(folder)
+    found = []
+    for tokens in checked_tokens(model):
+        ids, mask = (tokens[name].numpy().astype(np.int64) for name in TOKEN_INPUTS[:2])
+        found.append(run(ids, mask, alone=True))
+    return np.concatenate(found)
