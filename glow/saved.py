@@ -171,7 +171,7 @@ def write_onnx(
 
 
 def _external(array: np.ndarray, name: str, path: pathlib.Path) -> Any:
-    """Append an array to a file; return the constant that names its place."""
+    """Append an array to a file; return the constant that names it."""
     import onnx
 
     with path.open("ab") as file:

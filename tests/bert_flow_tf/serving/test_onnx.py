@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.runtime.model import open_export
 from bert_flow_tf.serving.formats import ONNX, ExportSettings, export_path
+from glow import saved
 from glow.config import GlowConfig
 from tests.bert_flow_tf.serving.test_guide import GUIDE
 from tests.bert_flow_tf.small_runs import TINY_WORDS
@@ -75,6 +76,21 @@ def test_onnxruntime_gives_our_embeddings(
     ours = model.encode(sentences, normalize_embeddings=normalize)
     theirs = by_onnxruntime(model, tmp_path / "out", sentences)
     assert theirs.shape == ours.shape and np.abs(theirs - ours).max() < 1e-5 * np.abs(ours).max()
+
+
+def test_large_weights_have_a_file_of_their_own(variant, tf2onnx, tmp_path, monkeypatch):
+    model = variant("avg-last-2", None)
+    monkeypatch.setattr(saved, "_LARGE", 0)
+    folder = tmp_path / "out"
+    model.export(folder, format="onnx")
+    ours = model.encode(["the cat", "x"])
+    np.testing.assert_allclose(open_export(folder).encode(["the cat", "x"]), ours, atol=1e-5)
+    model.export(folder, format="onnx", dtype="int8", overwrite=True)
+    assert not (folder / "model.onnx_data").exists()
+    model.export(folder, format="onnx", overwrite=True)
+    (folder / "model.onnx_data").unlink()
+    with user_error("model.onnx: "):
+        open_export(folder)
 
 
 def test_int8_rounds_matrices_and_its_cosine_is_told(variant, tf2onnx, tmp_path):
