@@ -18,10 +18,14 @@ def write_events(folder, steps, scale):
 
 
 def test_a_flow_run_has_the_bits_of_a_sentence(tmp_path):
-    write_json(tmp_path / "config.json", run_config(model=model(flow=flow())))
+    learned = run_config(model=model(flow=flow()), flags={"flow_loss": 1})
+    write_json(tmp_path / "config.json", learned)
     write_events(tmp_path, [10, 20], 1.0)
     found = read_losses(tmp_path)
     assert found.unit == BITS and found.training == {10: 5.0, 20: 10.0}
+    # Without this flag, the flow learned by the labels.
+    write_json(tmp_path / "config.json", run_config(model=model(flow=flow())))
+    assert read_losses(tmp_path).unit == "squared error of the cosine"
 
 
 def test_a_step_taken_again_has_its_last_loss(tmp_path):
