@@ -67,6 +67,8 @@ def analyses(
         raise click.UsageError("--glue_dir: missing, expected the folder of tasks for table 6")
     if model.model and settings != FitSettings():
         raise click.UsageError("--model: found settings of a flow, whose own is analysed")
+    if "6" not in tables and settings != FitSettings():
+        raise click.UsageError("--tables: found settings of a flow, which only table 6 learns")
     path = locked_file(out, overwrite=overwrite) if out else None
     pairs = read_scored_split(task, glue_dir, split) if "6" in tables and glue_dir else None
     for name in tables:

@@ -16,7 +16,12 @@ from bert_flow_tf.data.scored_tasks import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.isotropy import alignment, measure_isotropy, positive_pairs
-from bert_flow_tf.evaluation.records import IsotropyResults, isotropy_table, model_in_words
+from bert_flow_tf.evaluation.records import (
+    IsotropyResults,
+    channels_in_words,
+    isotropy_table,
+    model_in_words,
+)
 from bert_flow_tf.records import made_by
 
 if TYPE_CHECKING:
@@ -79,9 +84,9 @@ def isotropy(
     result, sides = _measure(loaded, measured)
     if glue_dir:
         result = msgspec.structs.replace(result, task=task.name, split=split)
-    channels = result.reference.channels
     of_model = model_in_words(loaded.record)
-    words = f"{result.sentences:,} different sentences of {measured.source}; {channels} channels"
+    words = f"{result.sentences:,} different sentences of {measured.source}; "
+    words += channels_in_words(result)
     table = isotropy_table(result)
     table.title = f"{words}; {of_model}"
     print_table(table, table_format)
@@ -157,8 +162,9 @@ def _measure(
         sentences=n,
         measures={name: measure_isotropy(side[:n]) for name, side in sides.items()},
         # Compare with normal draws, because the spectrum of a finite sample is not flat either.
+        # A calibration that leaves channels out is compared with draws of its own width.
         reference=measure_isotropy(
-            np.random.default_rng(0).normal(size=(n, model.reduce(pooled[:1]).shape[1]))
+            np.random.default_rng(0).normal(size=(n, [*sides.values()][-1].shape[1]))
         ),
         bits_per_dim=bits,
         positive_pairs=len(rows),

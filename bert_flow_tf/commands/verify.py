@@ -35,7 +35,7 @@ _GOLDEN = pathlib.Path("tests", "golden")
 @click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--literature", is_flag=True, help="Print what later papers report.")
-@plot_options("bars", "losses")
+@plot_options("bars", "methods", "spectrum", "losses")
 @TABLE_FORMAT
 @click.option("--html", metavar="FILE", help="Write a page with these tables and pictures, too.")
 @click.option("--overwrite", is_flag=True, help="Replace files.")
@@ -61,7 +61,8 @@ def report(
             "found neither --runs nor --literature, expected one of them or both"
         )
     path = None if html is None else locked_file(html, overwrite=overwrite, flag="html")
-    found = _found([*first, *more]) if first else FoundResults([], [])
+    runs = [*first, *more]
+    found = _found(runs) if first else FoundResults([], [])
     reported = report_of(found.sources)
     tables = [*reported.tables]
     if literature:
@@ -70,17 +71,17 @@ def report(
         raise UserError("--runs: found no scores or other figures to report")
     print_tables(tables, table_format)
     if path is not None:
-        _write_page(path, found)
+        _write_page(path, found, runs)
     if plot is not None:
         from bert_flow_tf.original.pictures import report_pictures
 
-        plot.write(report_pictures(reported.rows, [*first, *more]))
+        plot.write(report_pictures(reported.rows, found.sources, runs))
 
 
-def _write_page(path: pathlib.Path, found: FoundResults) -> None:
+def _write_page(path: pathlib.Path, found: FoundResults, runs: Sequence[str]) -> None:
     from bert_flow_tf.original.page import report_page
 
-    page = report_page(found.sources, found.left_out)
+    page = report_page(found.sources, found.left_out, runs)
     with new_file(path) as new:
         new.write_text(page, encoding="utf-8")
     say(f"page written: {path}", err=True)

@@ -110,6 +110,15 @@ def _encoder_in_words(encoder: EncoderRecord) -> str:
     return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})"
 
 
+def channels_in_words(result: IsotropyResults) -> str:
+    """Return the sides' channels, for a title."""
+    widths = {name: side.channels for name, side in result.measures.items()}
+    if len({*widths.values()}) == 1:
+        return f"{result.reference.channels} channels"
+    named = ", ".join(f"{width} {name}" for name, width in widths.items())
+    return f"channels: {named}, {result.reference.channels} standard normal"
+
+
 def isotropy_table(result: IsotropyResults) -> Table:
     """Return a table of measures, then alignment and bits per dimension."""
     measures = result.measures | {"standard normal": result.reference}

@@ -1,14 +1,17 @@
 """A report as one page of HTML, which needs no network."""
 
+import base64
 import dataclasses
 import importlib.resources
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import jinja2
 
+from bert_flow_tf import plots
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.original.page_pictures import Picture, pictures_of
+from bert_flow_tf.original.pictures import report_pictures
 from bert_flow_tf.original.records import LeftOut, Source
 from bert_flow_tf.original.reports import PUBLISHED_COLUMNS, Report, literature_table, report_of
 from bert_flow_tf.original.rows import ScoreRow
@@ -23,6 +26,13 @@ _FIRST_COLUMNS = ("name", "embedding", "encoder", "task", "metric", "x100")
 _MARKS = {SAME: " same", ALIKE: " same", DIFFERENT: " different"}
 
 
+class Picture(NamedTuple):
+    """A picture of the page; the address holds all of it."""
+
+    address: str
+    words: str
+
+
 class Section(NamedTuple):
     """A part of the page."""
 
@@ -32,15 +42,23 @@ class Section(NamedTuple):
     lines: Sequence[str] = ()
 
 
-def report_page(sources: Sequence[Source], left_out: Sequence[LeftOut]) -> str:
-    """Return the page: scores, pictures, other results, the verdict."""
+def report_page(
+    sources: Sequence[Source], left_out: Sequence[LeftOut], runs: Iterable[str | os.PathLike]
+) -> str:
+    """Return the page: scores, pictures, other results, the verdict.
+
+    Args:
+      sources, left_out: see `records.find_results`.
+      runs: the files and folders in which they were found.
+    """
     report = report_of(sources)
     lines = [f"{one.path}: {one.reason}" for one in left_out]
     lines += _not_beside_paper(report.rows)
     pictures: list[Picture] = []
     try:
         check_matplotlib()
-        pictures = list(pictures_of(report.rows, sources))
+        drawn = report_pictures(report.rows, sources, runs)
+        pictures = [_picture(panel) for some in drawn.values() for panel in some]
     except UserError as error:
         lines.append(f"pictures: {error}")
     text = (
@@ -70,6 +88,14 @@ def _sections(
         yield Section("Same as the original?", [report.verdict])
     if lines:
         yield Section("Left out", lines=lines)
+
+
+def _picture(panel: plots.Panel) -> Picture:
+    """Draw a panel, whose own title is its text."""
+    figure = plots.panels([panel])
+    svg = base64.b64encode(plots.to_svg(figure).encode()).decode("ascii")
+    title = figure.axes[0].get_title(loc="left")
+    return Picture(f"data:image/svg+xml;base64,{svg}", " ".join(title.split()))
 
 
 def _not_beside_paper(rows: Sequence[ScoreRow]) -> Iterator[str]:

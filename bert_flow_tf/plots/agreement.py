@@ -38,7 +38,10 @@ class Pairs:
 
 
 def gold(pairs: Pairs, *, axes: "Sequence[Axes] | None" = None) -> "Figure":
-    """Draw cosine against gold score, a panel per side."""
+    """Draw cosine against gold score, a panel per side.
+
+    The title's correlation is that of all pairs together.
+    """
     places = style.several_axes(axes, len(pairs.cosines))
     # Many pairs have the same score: spread them a little.
     width = np.ptp(pairs.gold) / 60
@@ -57,7 +60,8 @@ def gold(pairs: Pairs, *, axes: "Sequence[Axes] | None" = None) -> "Figure":
         )
         middles, means = _medians(pairs.gold, found)
         place.plot(middles, means, color="black", linewidth=1.5, label="median")
-        words = f"{side}: Spearman {100 * spearman(found, pairs.gold):.1f} (x100)"
+        score = 100 * spearman(found, pairs.gold)
+        words = f"{side}: Spearman {score:.1f} (x100) of {len(found):,} pairs"
         style.label(place, _titled(pairs.task, words), "gold score", "cosine")
         style.legend(place, loc="lower right")
     return places[0].figure  # type: ignore[return-value]

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def spectrum(sides: Mapping[str, Isotropy], *, ax: "Axes | None" = None) -> "Figure":
+def spectrum(
+    sides: Mapping[str, Isotropy],
+    *,
+    title: str = "Variance by direction",
+    ax: "Axes | None" = None,
+) -> "Figure":
     """Draw each principal direction's share of the variance, a line per side."""
     axes = style.own_axes(ax)
     for i, (name, measures) in enumerate(sides.items()):
@@ -30,8 +35,6 @@ def spectrum(sides: Mapping[str, Isotropy], *, ax: "Axes | None" = None) -> "Fig
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
-    style.label(
-        axes, "Variance by direction", "principal direction, by rank", "share of the variance (%)"
-    )
+    style.label(axes, title, "principal direction, by rank", "share of the variance (%)")
     style.legend(axes, loc="lower left")
     return axes.figure  # type: ignore[return-value]

@@ -1,15 +1,20 @@
 """Open a saved model in another runtime, by a cached export."""
 
+import contextlib
 import functools
 import hashlib
+import importlib.util
 import os
 import pathlib
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
 from absl import logging
 
 from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.reading import file_digest
 from bert_flow_tf.files.user_cache import cache_root, cached_folder
 from bert_flow_tf.model.saved_model import MODEL_FILE, is_saved_model, model_folder
@@ -20,9 +25,30 @@ from bert_flow_tf.settings import DTYPES
 from bert_flow_tf.version import __version__
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
     from bert_flow_tf.model.embedder import Embedder
 
 TENSORFLOW = "tensorflow"
+
+
+class _Config(msgspec.Struct):
+    code: dict[str, str] = {}
+
+
+class _Flow(msgspec.Struct):
+    config: _Config | None = None
+
+
+class _Model(msgspec.Struct):
+    pooling_code: str | None = None
+    flow: _Flow | None = None
+
+
+class _Parts(msgspec.Struct):
+    """The code that a saved model names."""
+
+    model: _Model
 
 
 def check_loadable(path: str | os.PathLike, backend: str, dtype: str) -> pathlib.Path:
@@ -52,8 +78,8 @@ def open_backend(
     """Return a saved model in a backend, "onnx" or "openvino".
 
     The first call loads the model and exports it into the user's cache, which checks the graph.
-    Later calls, also of other processes, find the export by the digests of the model's files, and
-    do not load TensorFlow.
+    Later calls, also of other processes, find the export by the digests of the model's files and
+    of the code of its own parts, and do not load TensorFlow.
 
     Args:
       path: a folder of `save`, or `ORGANISATION/MODEL` of the Hugging Face Hub.
@@ -73,11 +99,33 @@ def open_backend(
 
 
 def _fingerprint(folder: pathlib.Path) -> str:
-    """Return a digest of a folder's files and of this version."""
+    """Return a digest of a model's files and code, and of this version."""
     digest = hashlib.sha256(__version__.encode())
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(folder)} {file_digest(path)}\n".encode())
+    for module in _own_modules(folder):
+        spec = getattr(sys.modules.get(module), "__spec__", None) or _found_spec(module)
+        if spec is not None and spec.origin is not None:
+            digest.update(f"{module} {file_digest(spec.origin)}\n".encode())
     return digest.hexdigest()[:32]
+
+
+def _own_modules(folder: pathlib.Path) -> list[str]:
+    """Return the modules of a model's own pooling, coupling and network.
+
+    The record's own types accept only parts whose code was imported.
+    """
+    model = read_json(folder / MODEL_FILE, _Parts, expected="a saved model").model
+    config = model.flow.config if model.flow else None
+    paths = [model.pooling_code, *(config.code if config else {}).values()]
+    return sorted({path.partition(":")[0] for path in paths if path})
+
+
+def _found_spec(module: str) -> "ModuleSpec | None":
+    # A script's parts have its name, which need not be importable.
+    with contextlib.suppress(ImportError, ValueError):
+        return importlib.util.find_spec(module)
+    return None
 
 
 def _write(path: str | os.PathLike, load: "Callable[[], Embedder]", folder: pathlib.Path) -> None:

@@ -55,6 +55,8 @@ def write_sentence_transformers(
     layers = _flow_layers(model)
     # An encoder's own `Normalize` comes before the truncation.
     first = model.keeps_normalize and not description.normalized
+    if first and model.low_dim > 0:
+        raise _unsupported("low_dim with truncate_dim and an encoder that has Normalize")
     modules += [NORMALIZE] * first
     first_layer = len(modules) + 1
     modules += [dense_module(layer) for layer in layers]

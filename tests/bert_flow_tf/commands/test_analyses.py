@@ -33,6 +33,8 @@ def test_table_6_is_of_the_runs_own_flow(sts_run, small_glue_dir, small_splits, 
     assert "edit distance" in succeeds("report", "--runs", out)
     given = ("--model", sts_run, "--tables", "6", "--glue_dir", small_glue_dir, "--seed", "3")
     assert "--model: found settings of a flow" in refused("analyses", *given)
+    words_alone = ("--bert_hub", "demo", "--tables", "1", "--method", "sn")
+    assert "only table 6 learns" in refused("analyses", *words_alone)
 
 
 def test_a_flow_is_learned_and_words_are_counted(

@@ -72,6 +72,19 @@ def test_averaged_channels_are_measured_on_both_sides(models, small_glue_dir, tm
     assert [len(side["spectrum"]) for side in sides] == [4, 4, 4]
 
 
+def test_a_calibration_of_fewer_channels_is_beside_draws_of_its_width(models, tmp_path):
+    _, plain = models
+    model = BertFlow.from_hub(plain.source.bert_hub, max_seq_length=8)
+    texts = [f"w{i} w{j}" for i in range(12) for j in range(i)]
+    model.fit(texts, method="whitening-6").save(tmp_path / "saved")
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
+    given = ("--model", tmp_path / "saved", "--input", tmp_path / "texts.txt")
+    printed = succeeds("isotropy", *given, "--out", tmp_path / "isotropy.json")
+    assert "channels: 32 without flow, 6 with flow, 6 standard normal" in printed
+    written = json.loads((tmp_path / "isotropy.json").read_text())
+    assert written["reference"]["channels"] == 6
+
+
 def test_sentences_of_ones_own_are_measured(models, tmp_path):
     _, plain = models
     model = ("isotropy", "--bert_hub", plain.source.bert_hub, "--max_seq_length", 8)

@@ -105,3 +105,10 @@ def test_a_folder_has_one_kind_of_norm(tmp_path, demo_dir):
     for normalize in (True, False):
         with user_error("normalize_embeddings: found "):
             encode(ShardSettings(normalize_embeddings=normalize))
+
+
+def test_an_order_that_sentence_transformers_lacks_is_refused(tmp_path, demo_dir):
+    model = BertFlow.from_hub("demo", low_dim=192, truncate_dim=6)
+    with user_error("no module for low_dim with truncate_dim"):
+        model.export(tmp_path / "st", format="sentence-transformers")
+    assert not any(tmp_path.iterdir())

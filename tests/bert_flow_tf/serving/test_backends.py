@@ -10,7 +10,9 @@ import sys
 import numpy as np
 import pytest
 
+from bert_flow_tf import code_files
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.encoder import pooling
 from bert_flow_tf.runtime.programs import PROGRAMS
 from bert_flow_tf.serving import export
 from tests.bert_flow_tf import small_runs
@@ -85,6 +87,34 @@ def test_export_is_made_once_and_again_after_a_change(
     with user_error("no such folder"):
         BertFlow.from_pretrained(changed, backend=backend)
     assert len(made) == 1
+
+
+_POOLING = """
+import tensorflow as tf
+from bert_flow_tf.encoder.pooling import POOLINGS, Pooling
+
+def scaled(states, mask):
+    return FACTOR * states[:, 0]
+
+POOLINGS["scaled-N"] = lambda n, layers: Pooling((layers - n,), reduce=scaled)
+"""
+
+
+def test_export_is_made_again_after_a_change_of_own_code(
+    tiny_encoder_dir, backend, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pooling, "POOLINGS", dict(pooling.POOLINGS))
+    monkeypatch.setenv(code_files.VARIABLE, "")
+    for factor in ("1", "2"):
+        path = tmp_path / f"scaled_{backend}.py"
+        path.write_text(_POOLING.replace("FACTOR", factor))
+        sys.modules.pop(path.stem, None)
+        code_files.import_code(str(path))
+        if factor == "1":
+            BertFlow.from_hub(tiny_encoder_dir, pooling="scaled-1").save(tmp_path / "own")
+        opened = BertFlow.from_pretrained(tmp_path / "own", backend=backend)
+        expected = BertFlow.from_pretrained(tmp_path / "own").encode(["w1 w2", "w3"])
+        np.testing.assert_allclose(opened.encode(["w1 w2", "w3"]), expected, rtol=0, atol=1e-5)
 
 
 def test_commands_give_the_same_without_tensorflow(saved, cache, backend, texts, tmp_path):
