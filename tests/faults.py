@@ -14,10 +14,12 @@ import fcntl
 import functools
 import gc
 import hashlib
+import importlib
 import json
 import mmap
 import os
 import pathlib
+import pkgutil
 import random
 import re
 import resource
@@ -30,9 +32,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-# Forked processes would each import them again.
 from tensorflow.python.lib.io import file_io
 
+import bert_flow_tf
 from bert_flow_tf import cli
 from bert_flow_tf.original import recipe as recipes
 from tests.bert_flow_tf import small_runs
@@ -129,6 +131,12 @@ COMMANDS: dict[str, Run] = {
     "evaluate": _bert_flow(f"evaluate {_MODEL} --tasks stsb --glue_dir glue"),
     "isotropy": _bert_flow(f"isotropy {_MODEL} --glue_dir glue --split all --out isotropy.json"),
 }
+
+
+def import_all() -> None:
+    """Import the package's modules, which each forked process would import again."""
+    for module in pkgutil.walk_packages(bert_flow_tf.__path__, "bert_flow_tf."):
+        importlib.import_module(module.name)
 
 
 def prepare() -> int:
@@ -406,6 +414,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="one fault of each command, in turn")
     parser.add_argument("--every", action="store_true", help="kill at each file operation")
     chosen = parser.parse_args(arguments)
+    import_all()
     gc.collect()
     gc.freeze()
     violations = 0

@@ -109,7 +109,8 @@ class Bert:
         self, inputs: Inputs, seeds: tf.Tensor | None, training: bool, first_token_only: bool
     ) -> Outputs:
         mask = inputs["input_mask"]
-        layout = _Layout(mask, tokens_only=training)
+        # ONNX has slow operations for the rows of tokens alone.
+        layout = _Layout(mask, tokens_only=not self._portable, training=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
         # As in TF1, only the word embeddings have a sparse gradient, because that affects the norm
         # used for clipping.
@@ -149,14 +150,16 @@ class Bert:
         width = rows.shape[1]
         attention = f"{path}/attention/self"
         query_rows = layout.to_batch(rows)[:, 0] if first_only else rows
-        if layout.tokens_only:
+        if layout.training:
             query, key, value = self._project_qkv(attention, rows, layout)
         else:
-            query = self._project(f"{attention}/query", query_rows, layout.batch)
-            key, value = (
-                self._project(f"{attention}/{name}", rows, layout.batch)
-                for name in _PROJECTIONS[1:]
+            query, key, value = (
+                self._dense(query_rows if name == "query" else rows, f"{attention}/{name}")
+                for name in _PROJECTIONS
             )
+            # [CLS] alone has a row per sentence already.
+            query = self._heads(query if first_only else layout.to_batch(query), layout)
+            key, value = (self._heads(layout.to_batch(one), layout) for one in (key, value))
         query *= query.shape[-1] ** -0.5
         weights = dropout.attention(
             tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i
@@ -171,11 +174,10 @@ class Bert:
         hidden = dropout.hidden(self._dense(hidden, f"{path}/output/dense"), 2 * i + 2)
         return self._norm(operations, hidden + rows, f"{path}/output/LayerNorm")
 
-    def _project(self, path: str, x: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+    def _heads(self, x: tf.Tensor, layout: "_Layout") -> tf.Tensor:
+        """Return [batch, heads, seq, size] of [batch, seq, width] or [batch, width]."""
         heads = self.config.num_attention_heads
-        return tf.transpose(
-            tf.reshape(self._dense(x, path), [batch, -1, heads, self._head_size]), [0, 2, 1, 3]
-        )
+        return tf.transpose(tf.reshape(x, [layout.batch, -1, heads, self._head_size]), [0, 2, 1, 3])
 
     def _project_qkv(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
         # One product of three times the width takes half the time of three products.
@@ -206,9 +208,10 @@ class Bert:
 class _Layout:
     """Convert states [batch, seq, width] to rows, without padding if `tokens_only`."""
 
-    def __init__(self, mask: tf.Tensor, tokens_only: bool) -> None:
+    def __init__(self, mask: tf.Tensor, *, tokens_only: bool, training: bool) -> None:
         self.batch, self.length = tf.unstack(tf.shape(mask))
-        self.tokens_only = tokens_only
+        self.training = training
+        self._tokens_only = tokens_only
         # Adding this bias to attention scores [batch, heads, seq, seq] removes padding.
         self.bias = (1.0 - tf.cast(mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * -1e9
         if tokens_only:
@@ -226,19 +229,19 @@ class _Layout:
 
     def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
         # Each function is the other's gradient. TensorFlow's own would also sum duplicate rows,
-        # which never occur.
+        # which never occur. Without training, an export would warn of a gradient of one's own.
         return (
             tf.custom_gradient(lambda x: (function(x), inverse))(x)
-            if self.tokens_only
+            if self.training
             else function(x)
         )
 
     def _to_rows(self, states: tf.Tensor) -> tf.Tensor:
         flat = tf.reshape(states, [-1, *states.shape[2:]])
-        return tf.gather(flat, self._positions) if self.tokens_only else flat
+        return tf.gather(flat, self._positions) if self._tokens_only else flat
 
     def _to_batch(self, rows: tf.Tensor) -> tf.Tensor:
-        if self.tokens_only:
+        if self._tokens_only:
             rows = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), self._row_of)
         return tf.reshape(rows, [self.batch, self.length, rows.shape[-1]])
 

@@ -20,9 +20,9 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.files.sentence_files import parts, sentence_list
 from bert_flow_tf.runtime.batches import check_batch_size, length_batches, losses_in_words
 
-# Padded texts of up to 4,096 characters in all are one batch, which needs neither sorting nor
-# threads.
-_ONE_BATCH = 4096
+# Padded texts of up to 8,192 characters in all are one batch, which needs neither sorting nor
+# threads: only attention computes with padding.
+_ONE_BATCH = 8192
 _FEW_TEXTS = 4
 
 
@@ -184,8 +184,8 @@ class SentenceBatcher:
             ):
                 texts = sentence_list(sentences)
                 count = len(sentences)
-                # [CLS] and [SEP] count, too.
-                if texts and count * (max(map(len, texts)) + 2) <= _ONE_BATCH:
+                # [CLS] and [SEP] count as words of four characters.
+                if texts and count * (max(map(len, texts)) + 8) <= _ONE_BATCH:
                     function = self._of_texts[count > _FEW_TEXTS]
                     values, cut, unknown = function(
                         tf.constant([text.encode() for text in texts], tf.string)

@@ -99,7 +99,7 @@ def open_backend(
 
 
 def _fingerprint(folder: pathlib.Path) -> str:
-    """Return a digest of a model's files and code, and of this version."""
+    """Return a digest of a model's files, code and this version."""
     digest = hashlib.sha256(__version__.encode())
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(folder)} {file_digest(path)}\n".encode())
