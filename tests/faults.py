@@ -31,7 +31,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-
 from tensorflow.python.lib.io import file_io
 
 import bert_flow_tf
