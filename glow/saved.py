@@ -145,9 +145,20 @@ def write_onnx(
     # tf2onnx copies every constant dozens of times, so large weights are inputs of the program that
     # it sees, and become constants in the file.
     values = {name.replace("/", "."): variable for name, variable in (weights or {}).items()}
-    specs = [tf.TensorSpec(value.shape, value.dtype, name) for name, value in values.items()]
+    # TensorFlow's optimizer makes a tensor of each input whose shape it knows, so only the function
+    # learns the shapes of weights.
+    specs = [
+        tf.TensorSpec([None] * value.shape.rank, value.dtype, name)
+        for name, value in values.items()
+    ]
+
+    def shaped(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
+        for argument, value in zip(arguments[len(inputs) :], values.values(), strict=True):
+            argument.set_shape(value.shape)
+        return function(*arguments)
+
     program, _ = tf2onnx.convert.from_function(
-        tf.function(function, autograph=False), input_signature=[*inputs, *specs], opset=_OPSET
+        tf.function(shaped, autograph=False), input_signature=[*inputs, *specs], opset=_OPSET
     )
     own_inputs = [one for one in program.graph.input if one.name not in values]
     del program.graph.input[:]
