@@ -2,10 +2,12 @@
 
     python -m benchmarks.latency --glue_dir GLUE
     python -m benchmarks.latency --install
+    python -m benchmarks.latency --exports --bert_hub base
 
 The first prints the tables of docs/serving.md. Each side is a process that keeps its model; they
 answer in a random order, so that a busy machine slows all of them. The second installs the runtime
 without TensorFlow into a new environment, and prints its size and its time to the first embedding.
+The third prints time, memory and size of each export.
 """
 
 import argparse
@@ -34,6 +36,19 @@ _THREADS = 8
 _WITHOUT_REQUIREMENTS = (str(ROOT), "tokenizers")
 _REQUIREMENTS = ("numpy", "onnxruntime")
 _FIRST_TEXT = "A boat lies in the harbour."
+_EXPORTS: dict[str, dict[str, str]] = {
+    "SavedModel": {},
+    "sentence-transformers": {"format": "sentence-transformers"},
+    "onnx": {"format": "onnx"},
+    "onnx, int8": {"format": "onnx", "dtype": "int8"},
+    "openvino": {"format": "openvino"},
+}
+_EXPORT = """
+import json, sys
+from bert_flow_tf import BertFlow
+_, encoder, folder, options = sys.argv
+print(BertFlow.from_hub(encoder).export(folder, **json.loads(options)))
+"""
 # Each program prints when it has its first embedding.
 _STARTS = {
     "encode": f"""
@@ -271,6 +286,20 @@ def _install(options: argparse.Namespace) -> None:
         _measure_starts(alone, ["onnx"], folder, options.repeats)
 
 
+def _measure_exports(options: argparse.Namespace) -> None:
+    """Print each format's seconds and peak memory, loading included, and its size."""
+    side = Side(sys.executable, os.environ | {"PYTHONPATH": str(ROOT)})
+    rows: dict[str, Sequence[str]] = {}
+    with tempfile.TemporaryDirectory() as parent:
+        for name, given in _EXPORTS.items():
+            folder = pathlib.Path(parent, name)
+            run = side.run("-c", _EXPORT, options.bert_hub, folder, json.dumps(given))
+            size = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) / 1e6
+            figures = run["seconds"], run["peak_memory_mib"], size
+            rows[name] = [f"{one:.0f}" for one in figures]
+    _table("export", ["s", "peak memory, MiB", "MB"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--glue_dir", help="the folder with STS-B")
@@ -281,6 +310,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2000, help="of the threaded service")
     parser.add_argument("--repeats", type=int, default=3, help="of bulk, service and start")
     parser.add_argument("--install", action="store_true", help="measure an installation instead")
+    parser.add_argument("--exports", action="store_true", help="measure exports instead")
     parser.add_argument("--prepare", help=argparse.SUPPRESS)
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
@@ -291,6 +321,8 @@ def main() -> None:
         _work(options.side, options.work)
     elif options.install:
         _install(options)
+    elif options.exports:
+        _measure_exports(options)
     else:
         _compare(options)
 
