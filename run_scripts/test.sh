@@ -30,7 +30,7 @@ say "mypy"
 # Run the tests even if a check failed, because both results are useful.
 say "pytest${*:+ $*}"
 tests=0
-# TensorFlow traces on one core, so two processes save time. A file's tests share fixtures, so they stay together;
-# tests/conftest.py orders the files.
-"$VENV_PYTHON" -m pytest -rs -n 2 --dist loadfile --no-loadscope-reorder "$@" || tests=$?
+# TensorFlow traces on one core, so several processes save time: one more than two cores have, because some tests wait.
+# A file's tests share fixtures, so they stay together; tests/conftest.py orders the files.
+"$VENV_PYTHON" -m pytest -rs -n 3 --dist loadfile --no-loadscope-reorder "$@" || tests=$?
 exit $((tests ? tests : checks))

@@ -15,7 +15,7 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-# Two processes test at once, on models too small to share out: more threads would only wait for
+# Three processes test at once, on models too small to share out: more threads would only wait for
 # each other.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
@@ -46,8 +46,10 @@ _FIRST = (
 
 
 def pytest_collection_modifyitems(items):
-    # Else each garbage collection would visit all the objects of the imported libraries.
+    # Else each garbage collection would visit all the objects of the imported libraries, and each
+    # traced function, of tens of thousands of objects, would start many collections.
     gc.freeze()
+    gc.set_threshold(20_000, 20)
     items.sort(
         key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST)
     )

@@ -1,8 +1,9 @@
 """An encoder with its pooling, as a Keras layer."""
 
 import copy
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +18,16 @@ from bert_flow_tf.encoder.weights import BertConfig, Pretrained, SourceRecord
 from bert_flow_tf.errors import ArgumentError, UserError
 
 
+def traced_once(function: Callable[[Any], Any], spec: Any) -> Callable[[Any], Any]:
+    """Return a function of tensors that its first call traces."""
+    # The function's other arguments keep their defaults.
+    traced = tf.function(lambda inputs: function(inputs), input_signature=[spec], autograph=False)
+    # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete
+    # functions.
+    concrete = functools.cache(traced.get_concrete_function)
+    return lambda inputs: concrete()(inputs)
+
+
 class SentenceEncoder(tf_keras.layers.Layer):
     """Map an encoder's inputs, int32 [batch, seq], to sentence embeddings.
 
@@ -27,7 +38,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     Attributes:
       variables_by_name: the encoder's variables, by TF1's names or the SavedModel's.
-      traced_embed: `embed` as a `tf.function`.
+      traced_embed, traced_embed_few: `embed`, and its form for few tokens, traced at their first
+        call.
       max_seq_length, num_types: number of positions and of token types; None if unknown.
       bert_config: shape and rates of a BERT; None for another encoder.
       seeds_dropout: True if seed and `occurrence` decide dropout; a SavedModel's dropout is random.
@@ -96,8 +108,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.embedding_size = self.hidden_size * (
             len(self.pooling.layers) if self.pooling.concatenate else 1
         )
-        # All users of an encoder call this function, so that it is traced only once.
-        self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
+        # All users of an encoder call these functions, so that each is traced only once.
+        self.traced_embed, self.traced_embed_few = (
+            traced_once(functools.partial(self.embed, few_tokens=few), TOKEN_SPECS)
+            for few in (False, True)
+        )
 
     def call(self, inputs: Inputs, training: bool = False, dropout_seed: int = 0) -> tf.Tensor:
         """Return embeddings [batch, embedding_size].

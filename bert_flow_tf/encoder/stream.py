@@ -5,7 +5,7 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tensorflow.python.eager import context  # The public API cannot return the 
 from tqdm import tqdm
 
 from bert_flow_tf.encoder.bert import Inputs
-from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.layer import SentenceEncoder, traced_once
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.files.sentence_files import parts, sentence_list
 from bert_flow_tf.runtime.batches import check_batch_size, length_batches, losses_in_words
@@ -115,27 +115,18 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
         yield from executor.map(on_device, items)
 
 
-def _traced_once(function: Callable[[Any], Any], spec: Any) -> Callable[[Any], Any]:
-    """Return a function of tensors that its first call traces."""
-    traced = tf.function(function, input_signature=[spec], autograph=False)
-    # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete
-    # functions.
-    concrete = functools.cache(traced.get_concrete_function)
-    return lambda inputs: concrete()(inputs)
-
-
 class SentenceBatcher:
     """Encode sentences in batches of similar length; return them in their order.
 
     Args:
-      encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32
-        [k, *shape]. The dict also has `occurrence`, int64 [k], if `encode_pieces` gets
-        `occurrences`.
+      encode: function from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. The
+        dict also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
       shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
       encode_few_texts: a form of `encode` for up to four texts; None to sort all texts into
         batches.
+      specs: of the dict; None for `Tokenizer.pack`'s.
     """
 
     def __init__(
@@ -146,6 +137,7 @@ class SentenceBatcher:
         max_seq_length: int,
         pad_to_max: bool = False,
         encode_few_texts: Callable[[Inputs], tf.Tensor] | None = None,
+        specs: Mapping[str, tf.TensorSpec] | None = None,
     ) -> None:
         def of_texts(
             encode: Callable[[Inputs], tf.Tensor],
@@ -156,12 +148,11 @@ class SentenceBatcher:
                 values = encode(tokenizer.pack(pieces, max_seq_length))
                 return values, _count_cut(pieces, max_seq_length), unknown
 
-            return _traced_once(encoded, tf.TensorSpec([None], tf.string))
+            return traced_once(encoded, tf.TensorSpec([None], tf.string))
 
         # Up to four texts, and one small batch, have functions that also tokenize.
         self._of_texts = [of_texts(encode_few_texts), of_texts(encode)] if encode_few_texts else []
-        is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
-        self._function = encode if is_traced else _traced_once(encode, TOKEN_SPECS)
+        self._function = traced_once(encode, specs or TOKEN_SPECS)
         self._tokenizer = tokenizer
         self._shape = tuple(shape)
         self._max_seq_length = max_seq_length
@@ -290,6 +281,6 @@ def dropout_batcher(
 ) -> SentenceBatcher:
     """Return a batcher with dropout; `encode_pieces` needs `occurrences`."""
     specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
-    call = functools.partial(encoder.__call__, training=True, dropout_seed=seed)
-    encode = tf.function(call, input_signature=[specs], autograph=False)
-    return SentenceBatcher(encode, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
+    encode = functools.partial(encoder.__call__, training=True, dropout_seed=seed)
+    shape = [encoder.embedding_size]
+    return SentenceBatcher(encode, tokenizer, shape, max_seq_length, pad_to_max, specs=specs)

@@ -201,7 +201,9 @@ class Embedder(SentenceModel):
             encode_few_texts=lambda tokens: self.embed_tokens(tokens, folded, few_tokens=True),
         )
         self._log_prob_batcher = batcher(
-            lambda tokens: self.require_flow("log_prob").log_prob(self.cast_encoder.embed(tokens)),
+            lambda tokens: self.require_flow("log_prob").log_prob(
+                self.cast_encoder.traced_embed(tokens)
+            ),
             shape=[],
         )
 
@@ -351,7 +353,8 @@ class Embedder(SentenceModel):
 
         `finished` makes embeddings of it.
         """
-        u = self.cast_encoder.embed(tokens, few_tokens=few_tokens)
+        encoder = self.cast_encoder
+        u = (encoder.traced_embed_few if few_tokens else encoder.traced_embed)(tokens)
         calibration = self.calibration
         if calibration is None:
             return reduce_dimension(u, self.low_dim)

@@ -97,6 +97,12 @@ def write_warmup_requests(
 _FEW_TOKENS = 128
 
 
+def _signature(*specs: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes a `tf.function` of tensors."""
+    # No function here has a Python condition or loop over tensors.
+    return functools.partial(tf.function, input_signature=specs, autograph=False)
+
+
 class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel.
 
@@ -121,29 +127,25 @@ class ServedBertFlow(tf.Module):
             )
             # A tf.function lets the signatures share its constants.
             spec = tf.TensorSpec([None, flow.event_size], tf.float32)
-            self._latents = tf.function(self._latents, input_signature=[spec])
+            self._latents = _signature(spec)(self._latents)
         pooled = encoder.in_bfloat16() if description.dtype == "bfloat16" else encoder
         # Keras would also save a layer's functions with dropout, so the module holds only its
         # variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
         # A tf.function lets the signatures share its graph.
-        self._pool = tf.function(
-            functools.partial(_pool, pooled), input_signature=[TOKEN_SPECS], autograph=False
-        )
+        self._pool = _signature(TOKEN_SPECS)(functools.partial(_pool, pooled))
         self._finish = functools.partial(model.finished, normalize=description.normalized or None)
         self._description = description
         self._width = encoder.embedding_size
         self._max_positions = encoder.max_seq_length
         self._num_types = encoder.num_types
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
+    @_signature(tf.TensorSpec([None], tf.string, name="sentences"))
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `{"embedding": float32 [n, D]}` of strings [n] in UTF-8."""
         return {"embedding": self._embed(self._pool_texts(_of_rank(1, sentences, "sentences")))}
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name=f"sentence_{side}") for side in "ab"]
-    )
+    @_signature(*(tf.TensorSpec([None], tf.string, name=f"sentence_{side}") for side in "ab"))
     def similarity(self, sentence_a: tf.Tensor, sentence_b: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `{"cosine": float32 [n]}` of pairs of strings [n]."""
         sentence_a = _of_rank(1, sentence_a, "sentence_a")
@@ -157,9 +159,7 @@ class ServedBertFlow(tf.Module):
             both = self._embed(self._pool_texts(tf.concat([sentence_a, sentence_b], axis=0)))
         return {"cosine": cosine_similarity(both[:n], both[n:])}
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS]
-    )
+    @_signature(*(tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS))
     def embed_tokens(
         self, input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -174,12 +174,12 @@ class ServedBertFlow(tf.Module):
             )
         }
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
+    @_signature(tf.TensorSpec([None], tf.string, name="sentences"))
     def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `{"embedding": float32 [n, D]}` before the flow."""
         return {"embedding": self._pool_texts(_of_rank(1, sentences, "sentences"))}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
+    @_signature(tf.TensorSpec([None], tf.string, name="sentences"))
     def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
         """Return embeddings [n, D] of strings [n], as `hub.KerasLayer` expects."""
         return self.embed_sentences(sentences)["embedding"]
