@@ -3,9 +3,11 @@
 TensorFlow is imported by the fixtures that need it: the tests of the scripts do without.
 """
 
+import dataclasses
 import fcntl
 import gc
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -97,6 +99,20 @@ def require():
         return found
 
     return find
+
+
+@pytest.fixture(scope="module")
+def small_default_flow(tmp_path_factory):
+    """Two steps as the default flow, because only tracing nine of them takes long."""
+    from glow import config
+
+    folder = tmp_path_factory.mktemp("configs") / "configs"
+    shutil.copytree(config._CONFIG_DIR, folder)
+    small = dataclasses.asdict(config.GlowConfig(n_levels=2, depth=1))
+    (folder / f"{config.DEFAULT_CONFIG}.json").write_text(json.dumps(small))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "_CONFIG_DIR", folder)
+        yield
 
 
 @pytest.fixture(scope="session")

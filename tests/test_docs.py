@@ -21,6 +21,8 @@ from tests.bert_flow_tf import small_runs
 from tests.refusals import succeeds
 from tests.small_bert import write_small_bert
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 _ROOT = pathlib.Path(__file__).parents[1]
 _GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}
 # The guide of serving has a test of its own: it needs a server.

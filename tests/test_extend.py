@@ -31,6 +31,8 @@ from tests.bert_flow_tf import small_runs
 from tests.glow.bijector_checks import check_bijector, perturb
 from tests.refusals import succeeds, user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))

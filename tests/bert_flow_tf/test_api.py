@@ -39,6 +39,8 @@ from tests.bert_flow_tf import records
 from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 # The lengths differ; one comes twice, one has more than 8 ids, one is empty.
 SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "", "w4", "w14 w15"]
 

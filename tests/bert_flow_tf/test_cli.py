@@ -8,6 +8,8 @@ from absl import logging
 from tests.bert_flow_tf import small_runs
 from tests.refusals import bert_flow
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 
 def write_glue(folder):
     """Write a small STS-B with its labelled test set."""

@@ -12,6 +12,8 @@ from bert_flow_tf.api import BertFlow
 from bert_flow_tf.runtime.similarities import ENCODE_PRECISIONS, FUNCTIONS, quantized
 from tests.refusals import user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "sentence_transformers.md"
 ENCODES = ("encode", "encode_query", "encode_document")
 

@@ -21,6 +21,8 @@ from bert_flow_tf.calibration.settings import FitSettings
 from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import refused, succeeds, user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 WIDTH = 12
 _GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "sentence_transformers.md"
 APPLY = re.search(

@@ -20,6 +20,8 @@ from glow.config import COUPLINGS
 from glow.coupling import AffineCoupling
 from tests.refusals import user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 SENTENCES = [f"sentence {i}" for i in range(200)] * 2
 
 

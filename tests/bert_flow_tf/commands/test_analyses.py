@@ -11,6 +11,8 @@ from bert_flow_tf.evaluation.lexical import edit_distances
 from bert_flow_tf.evaluation.protocols import cosines, spearman
 from tests.refusals import bert_flow, refusal, refused, succeeds
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 
 def test_table_6_is_of_the_runs_own_flow(sts_run, small_glue_dir, small_splits, require, tmp_path):
     require("rapidfuzz")

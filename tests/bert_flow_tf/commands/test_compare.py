@@ -13,6 +13,8 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands.duplicates import similar_groups
 from tests.refusals import bert_flow, refused, succeeds, user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 SENTENCES = [f"w{i} w{j} w{(i * j) % 17}" for i in range(20) for j in range(15)]
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.refusals import refused, succeeds
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 
 def titles(path):
     """The texts of an SVG file, which keeps them as comments."""

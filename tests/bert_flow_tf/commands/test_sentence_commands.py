@@ -13,6 +13,8 @@ from bert_flow_tf.scale.shards import MANIFEST
 from tests.bert_flow_tf.small_runs import small_flow_file
 from tests.refusals import bert_flow, refused, succeeds
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 SENTENCES = [f"w{i} w{i % 7} w3" for i in range(16)]
 
 

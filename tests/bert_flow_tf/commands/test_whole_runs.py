@@ -36,10 +36,10 @@ SIZES = {
 }
 
 
-@pytest.fixture
-def glue(tmp_path):
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory):
     """A folder with STS-B, MNLI and SNLI."""
-    folder = tmp_path / "glue"
+    folder = tmp_path_factory.mktemp("whole") / "glue"
     small_runs.write_stsb(folder / "STS-B", gold=True)
     small_runs.write_mnli(folder / "MNLI")
     for split in ("train", "dev", "test"):
@@ -54,10 +54,10 @@ def glue(tmp_path):
     return folder
 
 
-@pytest.fixture
-def runs(tiny_encoder_dir, glue, tmp_path):
+@pytest.fixture(scope="module")
+def runs(tiny_encoder_dir, glue):
     """Two runs of this code, each with a second one."""
-    folder = tmp_path / "runs"
+    folder = glue.with_name("runs")
     folder.mkdir()
     source = whole_runs._without_dropout(resolve_encoder(bert_hub=str(tiny_encoder_dir)))
     rng = np.random.default_rng(0)
@@ -117,7 +117,7 @@ def test_a_run_is_as_near_as_rounding_and_a_wrong_step_is_farther(runs, glue, mo
 
 
 def test_verify_replays_what_it_has_data_for(runs, glue, tmp_path, monkeypatch):
-    shutil.rmtree(glue / "MNLI")
+    glue = shutil.copytree(glue, tmp_path / "glue", ignore=shutil.ignore_patterns("MNLI"))
     command = (
         "verify",
         "--whole_runs",

@@ -11,6 +11,8 @@ from bert_flow_tf.encoder.pooling import POOLINGS, Pooling
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8", ""]
 
 

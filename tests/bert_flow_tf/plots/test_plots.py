@@ -58,7 +58,9 @@ def test_plane_shows_the_largest_directions_and_all_colours():
 
 def test_gold_and_reliability_name_their_scores():
     titles = [axes.get_title(loc="left") for axes in plots.gold(PAIRS).axes]
-    assert titles == ["before: Spearman 100.0 (x100)", "after: Spearman -100.0 (x100)"]
+    figures = {"before": "100.0", "after": "-100.0"}
+    expected = [f"{name}: Spearman {one} (x100) of 60 pairs" for name, one in figures.items()]
+    assert titles == expected
     with user_error("panels: found reliability with graded scores"):
         plots.reliability(PAIRS)
     labels = np.array([0, 0, 0, 1, 0, 1, 1, 1.0])

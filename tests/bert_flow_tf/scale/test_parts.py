@@ -14,6 +14,8 @@ from bert_flow_tf.scale.shards import MANIFEST, Parts
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refused, succeeds, user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 SENTENCES = [f"w{i % 50} w{i % 7} w{i % 13}" for i in range(300)]
 
 
