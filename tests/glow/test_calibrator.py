@@ -16,6 +16,8 @@ from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 
 def embeddings(n=64, width=8):
     """Channels of unlike deviations; channel 2 is constant up to rounding."""

@@ -10,6 +10,8 @@ from glow import FlowCalibrator
 from glow.calibrator import bits_per_dim_loss
 from tests.refusals import user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 X = (np.random.default_rng(0).normal(size=(600, 8)) ** 3).astype(np.float32)
 
 

@@ -18,6 +18,8 @@ from glow.config import COUPLINGS, NETWORKS
 from glow.coupling import AffineCoupling
 from glow.saved import read_calibration
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 ROOT = pathlib.Path(__file__).parents[2]
 ROWS = np.random.default_rng(0).normal(size=(192, 8)) ** 3
 CONFIG = GlowConfig(n_levels=2)

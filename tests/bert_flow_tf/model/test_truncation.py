@@ -14,6 +14,8 @@ from glow.flow import Glow
 from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import refused, succeeds, user_error
 
+pytestmark = pytest.mark.usefixtures("small_default_flow")
+
 SENTENCES = [" ".join(TINY_WORDS[i : i + 1 + i % 5]) for i in range(12)]
 
 
