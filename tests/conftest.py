@@ -103,7 +103,7 @@ def require():
 
 @pytest.fixture(scope="module")
 def small_default_flow(tmp_path_factory):
-    """Two steps as the default flow, because only tracing nine of them takes long."""
+    """Make the default flow two steps, because nine take long to trace."""
     from glow import config
 
     folder = tmp_path_factory.mktemp("configs") / "configs"
