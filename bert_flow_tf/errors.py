@@ -201,7 +201,7 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         # Of the errors without a file name, only those raised by printing are standard output's.
         package = frame.f_globals.get("__name__", "").partition(".")[0]
-        is_stdout = package in ("__main__", "bert_flow_tf", "click", "shutil")
+        is_stdout = package in ("__main__", "absl", "bert_flow_tf", "click", "shutil")
         default_name = "working directory" if error.errno == errno.ENOENT else type(error).__name__
         line = (
             f"error: {error.filename or ('standard output' if is_stdout else default_name)}: "

@@ -352,14 +352,20 @@ METRIC = click.option(
 )
 
 
+_PAIR_NAMES = ("sentence1", "sentence2", "score")
+
+
 def read_pairs(path: str, columns: str | None) -> "Pairs":
-    """Return a file's pairs and scores; columns are names or numbers."""
+    """Return a file's pairs and scores; columns are names or numbers.
+
+    By default they are `sentence1`, `sentence2` and `score`; a TSV without these names has them in
+    its first three columns.
+    """
     file_format = input_format(path)
     if file_format == "text":
         raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet")
-    names = (columns or ("1,2,3" if file_format == "tsv" else "sentence1,sentence2,score")).split(
-        ","
-    )
+    is_plain = file_format == "tsv" and not {*_PAIR_NAMES} <= {*_first_fields(path)}
+    names = columns.split(",") if columns else ["1", "2", "3"] if is_plain else [*_PAIR_NAMES]
     if len(names) != 3:
         raise click.BadParameter(
             f"found {columns}, expected three names, separated by commas",
@@ -372,8 +378,24 @@ def read_pairs(path: str, columns: str | None) -> "Pairs":
         with reading(path, "two sentences and a number in each row"):
             pairs[0].extend(sentences)
             pairs[1].extend(kept.column(0).to_pylist())
-            pairs[2].extend(map(float, kept.column(1).to_pylist()))
+            pairs[2].extend(_number(one, path, names[2]) for one in kept.column(1).to_pylist())
     return pairs
+
+
+def _first_fields(path: str) -> list[str]:
+    with reading(path, "pairs of sentences"), open(path, encoding="utf-8-sig") as lines:
+        return lines.readline().rstrip("\r\n").split("\t")
+
+
+def _number(value: Any, path: str, column: str) -> float:
+    """Return a score; raise `UserError` that names the option of columns."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"--pairs={path}: column {column}: found {value!r:.40}, expected a number; "
+            "--pair_columns A,B,SCORE chooses the columns"
+        ) from None
 
 
 def name_list(known: Collection[str] = ()) -> Function:

@@ -284,16 +284,28 @@ def _kept_results(
     if not path.exists() or (overwrite and not adds):
         return None
     earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-    is_same = (earlier.encoder_flags, earlier.with_nli) == (recipe.encoder_flags, recipe.with_nli)
-    loses_runs = any(
-        len(runs) > len(plan.scored.get(name, {}).get(row, ()))
+    found = {"nli": earlier.with_nli, **earlier.encoder_flags}
+    given = {"nli": recipe.with_nli, **recipe.encoder_flags}
+    lost = {
+        row
         for name, rows_of in earlier.tasks.items()
         for row, runs in rows_of.items()
         if not adds or row in plan.scored.get(name, {})
-    )
-    if not overwrite and (loses_runs or not is_same):
+        if len(runs) > len(plan.scored.get(name, {}).get(row, ()))
+    }
+    if not overwrite and found != given:
         raise UserError(
-            f"--out={path.parent}: found results of other options, expected the same options or "
-            "--overwrite"
+            f"--out={path.parent}: found results of {_in_words(found)}, expected "
+            f"{_in_words(given)}; use another folder, or --overwrite"
         )
-    return earlier if adds and is_same else None
+    if not overwrite and lost:
+        raise UserError(
+            f"--out={path.parent}: found runs of {', '.join(sorted(lost))}, which this command "
+            f"would drop; `bert-flow report --runs {path.parent}` shows them, another folder keeps "
+            "them, and --overwrite drops them"
+        )
+    return earlier if adds and found == given else None
+
+
+def _in_words(options: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())

@@ -92,10 +92,12 @@ def model_in_words(model: ModelRecord) -> str:
 
 
 def learning_in_words(flow: CalibrationRecord | None) -> str:
-    """Say whether the flow learned with dropout; return "" without a record."""
+    """Name an affine map, or say whether a flow learned with dropout."""
     settings = flow.training.settings if flow else {}
     if flow and settings.keys() == {"method"} and flow.training.seed is None:
         return f"{flow.method} of unknown training"
+    if flow and flow.config is None:
+        return flow.method
     # Only `BertFlow.fit` records held-out sentences, and it uses no dropout.
     without = settings.get("cache_embeddings") or "held_out" in settings
     return f"flow learned with{'out' if without else ''} dropout" if settings else ""

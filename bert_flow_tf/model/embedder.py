@@ -36,7 +36,9 @@ Self = TypeVar("Self", bound="Embedder")
 def warn_if_harmful(action: str, flow: CalibrationRecord | None) -> None:
     """Warn if the last verdict about a calibration was "harms"."""
     if flow is not None and flow.verdict is not None and flow.verdict.claim == "harms":
-        warn_user(f"{action}: found a {flow.method} that harms, by `fit`; use the encoder as it is")
+        warn_user(
+            f"{action}: found the calibration {flow.method}, which harms by `fit`; use the encoder as it is"
+        )
 
 
 def record_of_own(calibration: Calibration, width: int | None = None) -> CalibrationRecord:

@@ -9,6 +9,7 @@ import io
 import math
 import os
 import pathlib
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,8 @@ ENDINGS = (".png", ".svg", ".pdf")
 _DPI = 150
 _WIDTH = 4.6
 _HEIGHT = 3.9
+# A longer title takes several lines.
+_TITLE_WIDTH = 56
 
 
 class Look(NamedTuple):
@@ -113,7 +116,7 @@ def several_axes(axes: "Sequence[Axes] | None", count: int) -> "Sequence[Axes]":
 
 def label(axes: "Axes", title: str, x: str, y: str) -> None:
     """Set the title and axis labels, and hide needless spines."""
-    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_title(textwrap.fill(title, _TITLE_WIDTH), fontsize=10, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.spines[["top", "right"]].set_visible(False)

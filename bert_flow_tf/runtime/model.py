@@ -100,6 +100,10 @@ class ExportedModel(SentenceModel):
     def get_max_seq_length(self) -> int:
         return self.max_seq_length
 
+    def __repr__(self) -> str:
+        words = f"{self._size} channels, {self._max_seq_length} word pieces, {self.dtype}"
+        return f"ExportedModel({words})"
+
     def encode(
         self,
         sentences: Sentences,

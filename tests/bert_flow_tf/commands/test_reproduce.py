@@ -237,6 +237,8 @@ def test_results_of_other_options_are_not_lost(workplace):
     for other in (["--rows=avg"], ["--seeds=1"], ["--nli"], ["--tasks=qnli"], ["--bert_hub=large"]):
         line = workplace.refused(rows, "--seeds=2", *other)
         assert line.startswith("--out=") and "--overwrite" in line
+    assert "found runs of flow-target, which" in workplace.refused("--rows=avg", "--seeds=2")
+    assert "found results of nli=False, " in workplace.refused(rows, "--seeds=2", "--nli")
     assert workplace.record.read_bytes() == before
     workplace.record.write_text("mine")
     assert f"{workplace.record}: " in workplace.refused("--rows=avg")

@@ -117,7 +117,7 @@ def test_a_harmful_verdict_stays_with_the_model(fit, tmp_path):
     )
     card = (out / "README.md").read_text()
     assert card.split("---\n")[2].split("# model\n")[1].strip().startswith(said[0])
-    with pytest.warns(UserWarning, match="export: found a sn\\+natsv-8 that harms"):
+    with pytest.warns(UserWarning, match="export: found the calibration sn\\+natsv-8, which harms"):
         loaded.export(tmp_path / "exported")
 
 

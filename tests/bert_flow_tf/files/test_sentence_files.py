@@ -241,7 +241,7 @@ def test_quotes_in_tsv_are_noticed(tmp_path, caplog):
         csv.writer(file, delimiter="\t").writerows(rows)
     with user_error("expected 2 or more fields"):
         list(read_sentences(tmp_path / "s.tsv"))
-    assert "looks quoted" in caplog.text and "--input_format csv" in caplog.text
+    assert "looks quoted" in caplog.text and "make it a .csv file" in caplog.text
     assert list(read_sentences(tmp_path / "s.tsv", file_format="csv")) == [
         text for _, text in rows[1:]
     ]
