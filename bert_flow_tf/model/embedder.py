@@ -37,7 +37,8 @@ def warn_if_harmful(action: str, flow: CalibrationRecord | None) -> None:
     """Warn if the last verdict about a calibration was "harms"."""
     if flow is not None and flow.verdict is not None and flow.verdict.claim == "harms":
         warn_user(
-            f"{action}: found the calibration {flow.method}, which harms by `fit`; use the encoder as it is"
+            f"{action}: found the calibration {flow.method}, which harms by `fit`; use the "
+            "encoder as it is"
         )
 
 
