@@ -90,13 +90,13 @@ class Bert:
         """Return a dict of the encoder's outputs.
 
         They are `encoder_outputs` (one per layer), `sequence_output` (the last) and
-        `pooled_output`.
+        `pooled_output`. Padding is skipped and has states of 0, unless the encoder is portable.
 
         Args:
           inputs: dict of int32 [batch, seq]. In training, `input_mask` must be 1 up to a sentence's
             end and 0 after.
           seeds: int64 [batch, 2], the sentences' dropout seeds; None for no dropout.
-          training: True to skip padding, whose states are 0.
+          training: True for a step of training.
           first_token_only: compute the last layer only at [CLS], as [batch, 1, width].
         """
         if tf.executing_eagerly() or not training:
