@@ -215,7 +215,7 @@ class _Layout:
         # Adding this bias to attention scores [batch, heads, seq, seq] removes padding.
         self.bias = (1.0 - tf.cast(mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * -1e9
         if tokens_only:
-            flat = tf.reshape(mask, [-1])
+            flat = tf.reshape(tf.cast(mask, tf.int32), [-1])
             self._positions = tf.cast(tf.where(flat > 0)[:, 0], tf.int32)
             # Padding reads a row of zeros that is appended.
             self._row_of = tf.where(flat > 0, tf.cumsum(flat) - 1, tf.size(self._positions))

@@ -72,6 +72,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
             None if table is None else table.shape[0] for table in tables
         )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # A copy's functions must compute with the copy's variables.
+        self._set_functions()
+
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
         encoder = copy.copy(self)
         encoder._set_pooling(sentence_embedding_type)
@@ -108,6 +113,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.embedding_size = self.hidden_size * (
             len(self.pooling.layers) if self.pooling.concatenate else 1
         )
+        self._set_functions()
+
+    def _set_functions(self) -> None:
         # All users of an encoder call these functions, so that each is traced only once.
         self.traced_embed, self.traced_embed_few = (
             traced_once(functools.partial(self.embed, few_tokens=few), TOKEN_SPECS)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.pooling import reduce_dimension
+from bert_flow_tf.encoder.pooling import check_low_dim, reduce_dimension
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.weights import Pretrained
@@ -116,7 +116,6 @@ class Embedder(SentenceModel):
         self.prompts = source.record.prompts
         self.default_prompt_name = source.record.default_prompt_name
         self.similarity_fn_name = source.record.similarity_fn_name
-        self.low_dim = record.low_dim
         self._set_calibration(flow, record)
 
     def _set_calibration(self, calibration: Calibration | None, record: ModelRecord) -> None:
@@ -224,6 +223,17 @@ class Embedder(SentenceModel):
             )
         self._max_seq_length = value
         self.record = msgspec.structs.replace(self.record, max_seq_length=value)
+        self._make_batchers()
+
+    @property
+    def low_dim(self) -> int:
+        """The number of channels after averaging neighbours, if positive. Settable."""
+        return self.record.low_dim
+
+    @low_dim.setter
+    def low_dim(self, value: int) -> None:
+        check_low_dim(value, self.encoder.embedding_size)
+        self.record = msgspec.structs.replace(self.record, low_dim=value)
         self._make_batchers()
 
     @property

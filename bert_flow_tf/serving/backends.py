@@ -25,8 +25,6 @@ from bert_flow_tf.settings import DTYPES
 from bert_flow_tf.version import __version__
 
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-
     from bert_flow_tf.model.embedder import Embedder
 
 TENSORFLOW = "tensorflow"
@@ -104,9 +102,8 @@ def _fingerprint(folder: pathlib.Path) -> str:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(folder)} {file_digest(path)}\n".encode())
     for module in _own_modules(folder):
-        spec = getattr(sys.modules.get(module), "__spec__", None) or _found_spec(module)
-        if spec is not None and spec.origin is not None:
-            digest.update(f"{module} {file_digest(spec.origin)}\n".encode())
+        if file := _file_of(module):
+            digest.update(f"{module} {file_digest(file)}\n".encode())
     return digest.hexdigest()[:32]
 
 
@@ -121,10 +118,15 @@ def _own_modules(folder: pathlib.Path) -> list[str]:
     return sorted({path.partition(":")[0] for path in paths if path})
 
 
-def _found_spec(module: str) -> "ModuleSpec | None":
+def _file_of(module: str) -> str | None:
+    """Return a module's file; None for a notebook or a missing module."""
+    if module in sys.modules:
+        # A script has a file, but no spec.
+        return getattr(sys.modules[module], "__file__", None)
     # A script's parts have its name, which need not be importable.
     with contextlib.suppress(ImportError, ValueError):
-        return importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
+        return spec.origin if spec else None
     return None
 
 

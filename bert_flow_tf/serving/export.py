@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.pooling import check_low_dim
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
@@ -148,7 +147,6 @@ def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
     if settings.max_seq_length is not None:
         model.max_seq_length = settings.max_seq_length
     if settings.low_dim is not None:
-        check_low_dim(settings.low_dim, model.encoder.embedding_size)
         if settings.low_dim > 0 and isinstance(model.flow, AffineMap):
             raise ArgumentError(
                 f"low_dim: found {settings.low_dim} with an affine calibration; averages of "

@@ -111,6 +111,10 @@ def test_encode_applies_flow_then_low_dim(sts_run, tiny_encoder_dir):
     means = u.reshape(len(SENTENCES), 4, 8).mean(axis=-1)
     np.testing.assert_allclose(reduced.encode(SENTENCES), means, rtol=0, atol=1e-5)
     assert reduced.embedding_size == 4
+    later = plain(tiny_encoder_dir, sentence_embedding_type="avg-last-2")
+    later.encode(SENTENCES)
+    later.low_dim = 4
+    np.testing.assert_array_equal(later.encode(SENTENCES), reduced.encode(SENTENCES))
 
 
 def test_bfloat16_is_near_float32(loaded, sts_run):

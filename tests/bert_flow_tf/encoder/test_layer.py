@@ -1,5 +1,7 @@
 """The encoder layer's dropout and pooler."""
 
+import copy
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -34,6 +36,23 @@ def test_dropout_is_that_of_seed_and_number_alone(small_source, small_inputs):
     frozen = SentenceEncoder(small_source, "avg", trainable=False)
     np.testing.assert_allclose(frozen(numbered, training=True, dropout_seed=5), first, atol=5e-6)
     assert np.abs(embeddings([0, 1], seed=6) - first).max() > 1e-2
+
+
+def test_a_copy_computes_with_its_own_variables(small_source, small_inputs):
+    encoder = SentenceEncoder(small_source, "avg", trainable=True)
+    copied = copy.deepcopy(encoder)
+    bias = copied.variables_by_name["bert/encoder/layer_0/output/LayerNorm/beta"]
+    bias.assign(bias + 1.0)
+    found = copied.traced_embed(small_inputs)
+    np.testing.assert_allclose(found, copied(small_inputs), rtol=0, atol=1e-5)
+    assert np.abs(found - encoder(small_inputs)).max() > 0.5
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float32"])
+def test_a_mask_may_have_any_type(small_source, small_inputs, dtype):
+    encoder = SentenceEncoder(small_source, "avg", trainable=True)
+    given = small_inputs | {"input_mask": tf.cast(small_inputs["input_mask"], dtype)}
+    np.testing.assert_array_equal(encoder(given), encoder(small_inputs))
 
 
 def test_a_model_without_a_pooler_has_no_pooled_output(tiny_source):

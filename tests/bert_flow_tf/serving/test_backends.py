@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bert_flow_tf import code_files
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder import pooling
 from bert_flow_tf.runtime.programs import PROGRAMS
-from bert_flow_tf.serving import export
+from bert_flow_tf.serving import backends, export
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refused, succeeds, user_error
 
@@ -116,6 +117,22 @@ def test_export_is_made_again_after_a_change_of_own_code(
         opened = BertFlow.from_pretrained(tmp_path / "own", backend="onnx")
         expected = BertFlow.from_pretrained(tmp_path / "own").encode(["w1 w2", "w3"])
         np.testing.assert_allclose(opened.encode(["w1 w2", "w3"]), expected, rtol=0, atol=1e-5)
+
+
+def test_export_of_a_script_is_that_of_its_present_code(tiny_encoder_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(pooling, "POOLINGS", dict(pooling.POOLINGS))
+    script = types.ModuleType("__main__")
+    script.__file__ = str(tmp_path / "script.py")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    exec(_POOLING, vars(script))
+    BertFlow.from_hub(tiny_encoder_dir, pooling="scaled-1").save(tmp_path / "own")
+    exports = []
+    monkeypatch.setattr(backends, "cached_folder", lambda folder, *_: exports.append(folder))
+    monkeypatch.setattr(backends, "open_export", lambda folder, backend: None)
+    for factor in ("1", "2", "1"):
+        pathlib.Path(script.__file__).write_text(_POOLING.replace("FACTOR", factor))
+        BertFlow.from_pretrained(tmp_path / "own", backend="onnx")
+    assert exports[0] == exports[2] != exports[1]
 
 
 def test_commands_give_the_same_without_tensorflow(saved, cache, backend, texts, tmp_path):
