@@ -17,6 +17,7 @@ from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.records import EncoderFiles, ModelRecord, Result, Training, made_by
+from bert_flow_tf.runtime.description import DESCRIPTION_FILE
 from bert_flow_tf.training.losses import LOSSES_FILE, write_losses
 from bert_flow_tf.training.records import CONFIG_FILE, is_run
 
@@ -79,6 +80,10 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
             tuple(pattern for part in BERT_FLOW_FOLDER.names for pattern in (part, f"{part}/*")),
         )
     if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
+        if (folder / DESCRIPTION_FILE).is_file():
+            raise UserError(
+                f"{name}: found an export, expected a saved model or a run; `open_export` opens it"
+            )
         expected = "expected a saved model or a run (an encoder's argument is bert_hub)"
         raise UserError(f"{name}: found neither {MODEL_FILE} nor a run's {CONFIG_FILE}, {expected}")
     return folder
