@@ -97,7 +97,7 @@ def run_copy(folder, code, *arguments):
 
 
 def copy_packages(folder, *names):
-    """Copy packages of the repository, with a small default flow, into a folder."""
+    """Copy packages of the repository, and make the default flow small."""
     for name in names:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(_ROOT / name, folder / name, ignore=ignored)

@@ -66,12 +66,13 @@ def test_all_awkward_strings_in_the_folders_tokenizer(demo_dir, reference):
 
 def test_all_awkward_strings_in_the_exported_graph(source, reference, golden_dir, tmp_path):
     texts, length, expected = reference
-    # A small BERT with the same vocabulary.
+    # This BERT is small and has the same vocabulary.
     bert, folder = tmp_path / "bert", tmp_path / "encoder"
     write_small_bert(golden_dir / "bert_tiny", bert, layers=1, pieces=source.pretrained.vocab)
     write_encoder_folder(folder, read_tf1(bert))
     model = BertFlow.from_hub(folder, max_seq_length=length)
-    served = tf.saved_model.load(str(model.export(tmp_path / "exported").path)).signatures["serving_default"]
+    exported = model.export(tmp_path / "exported").path
+    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
     tokens = {
         "input_word_ids": tf.constant(expected, tf.int32),
         "input_mask": tf.constant(expected != 0, tf.int32),

@@ -94,7 +94,9 @@ def test_a_folder_keeps_what_it_was_made_from(place, golden_dir, tiny_source):
     )
 
 
-def test_tf_hubs_export_is_read_again_as_the_same_encoder(documented_encoder_dir, tmp_path, require):
+def test_tf_hubs_export_is_read_again_as_the_same_encoder(
+    documented_encoder_dir, tmp_path, require
+):
     require("official")
     hub = tmp_path / "hub"
     command = ("convert", "--bert_hub", documented_encoder_dir, "--to_tfhub", hub)
