@@ -22,6 +22,9 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 for _name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+# Imports, and each traced function, make tens of thousands of objects, which would start many
+# collections.
+gc.set_threshold(20_000, 20)
 
 # Files with long tests run first: at the end, one process would be busy while the other waits.
 _FIRST = (
@@ -48,10 +51,8 @@ _FIRST = (
 
 
 def pytest_collection_modifyitems(items):
-    # Else each garbage collection would visit all the objects of the imported libraries, and each
-    # traced function, of tens of thousands of objects, would start many collections.
+    # Else each garbage collection would visit all the objects of the imported libraries.
     gc.freeze()
-    gc.set_threshold(20_000, 20)
     items.sort(
         key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST)
     )

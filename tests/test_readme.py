@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from bert_flow_tf.encoder import source
+from glow import config
 from tests.bert_flow_tf import small_runs
 from tests.refusals import succeeds
 
@@ -30,16 +31,17 @@ _BASE = "uncased_L-12_H-768_A-12"
 
 
 @pytest.fixture(scope="module")
-def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
-    """A clone after set-up, with a small BERT and STS-B."""
+def clone(documented_bert, documented_encoder_dir, small_default_flow, tmp_path_factory):
+    """A clone after set-up, with a small BERT, default flow and STS-B."""
     root = tmp_path_factory.mktemp("clone")
     shutil.copytree(_ROOT / "run_scripts", root / "run_scripts")
     # The environment is there already: it is the one that this test runs in.
     (root / "run_scripts" / "setup_env.sh").write_text(
         f"VENV_PYTHON={shlex.quote(sys.executable)}\n"
     )
-    for package in ("bert_flow_tf", "glow"):
-        (root / package).symlink_to(_ROOT / package)
+    (root / "bert_flow_tf").symlink_to(_ROOT / "bert_flow_tf")
+    shutil.copytree(_ROOT / "glow", root / "glow")
+    shutil.copytree(config._CONFIG_DIR, root / "glow" / "configs", dirs_exist_ok=True)
     shutil.copytree(documented_bert, root / "premodels" / _BASE)
     small_runs.write_sentences(root / "sentences.txt", 256)
     small_runs.write_stsb(
@@ -83,7 +85,7 @@ def test_readme_fits_on_a_page():
     assert len(_README.splitlines()) <= 160 and len(_README.split()) <= 1200
 
 
-# It stands before the first test with `clone`, which replaces the demo encoder.
+# It stands before the first test with `clone`, which replaces the demo encoder and the default flow.
 def test_first_example_prints_what_the_readme_shows(demo_dir, capsys):
     exec(_BLOCKS["Python"][1], {})
     printed = capsys.readouterr().out

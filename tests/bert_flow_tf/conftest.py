@@ -136,7 +136,8 @@ def sts_run(tiny_trio, built_once):
             "train_batch_size": 4,
         }
         settings |= {"sentence_embedding_type": "avg-last-2", "max_seq_length": 8}
-        small_runs.run(settings, flow=1, flow_loss=1, num_examples=0)
+        flow = {"flow": 1, "flow_loss": 1, "flow_model_config": small_runs.small_flow_file(root)}
+        small_runs.run(settings, **flow, num_examples=0)
         (root / "place.json").write_text(json.dumps(str(root)))
 
     root = built_once("sts_run", train)

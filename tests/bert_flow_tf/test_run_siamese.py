@@ -183,6 +183,8 @@ def test_a_flow_that_nothing_trained_is_not_scored(flow_flags, flow_run, tiny_tr
 
 _KILLED_AT_STEP_4 = """
 import os, runpy, signal
+from bert_flow_tf.errors import quiet_libraries
+quiet_libraries()  # It makes the import faster, as in other runs.
 from bert_flow_tf.training import callbacks
 
 def save_and_die(manager, step, save=callbacks.save_checkpoint):

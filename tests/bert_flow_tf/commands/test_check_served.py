@@ -33,25 +33,31 @@ class _Serving(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@contextlib.contextmanager
-def server(folder, change=lambda z: z):
-    model = tf.saved_model.load(str(folder))
-    handler = type(
-        "Handler", (_Serving,), {"model": staticmethod(lambda texts: change(model(texts)))}
-    )
-    with running(handler) as url:
-        yield url
+@pytest.fixture(scope="module")
+def server(sts_version):
+    """A function that serves the export, its embeddings changed by a function."""
+    model = tf.saved_model.load(str(sts_version))
+
+    @contextlib.contextmanager
+    def serve(change=lambda z: z):
+        handler = type(
+            "Handler", (_Serving,), {"model": staticmethod(lambda texts: change(model(texts)))}
+        )
+        with running(handler) as url:
+            yield url
+
+    return serve
 
 
 @pytest.mark.parametrize(
     "path", ["v1/models/stsb", "v1/models/stsb:predict", "v1/embeddings", "embed"]
 )
-def test_a_right_server_passes_and_a_wrong_one_fails(sts_version, path):
-    with server(sts_version) as url:
+def test_a_right_server_passes_and_a_wrong_one_fails(server, sts_version, path):
+    with server() as url:
         assert "5 sentences" in succeeds("check-served", f"{url}/{path}", "--export", sts_version)
     matrix = tf.constant(np.random.default_rng(0).normal(size=[32, 32]), tf.float32)
     for wrong in (functools.partial(tf.matmul, b=matrix), lambda z: 1.01 * z, lambda z: z * np.nan):
-        with server(sts_version, wrong) as url:
+        with server(wrong) as url:
             outcome = bert_flow("check-served", f"{url}/{path}", "--export", sts_version)
             assert (outcome.exit_code, "the server gives other embeddings" in outcome.output) == (
                 1,
@@ -59,8 +65,8 @@ def test_a_right_server_passes_and_a_wrong_one_fails(sts_version, path):
             )
 
 
-def test_mistakes_are_named(sts_version, tmp_path):
-    with server(sts_version) as url:
+def test_mistakes_are_named(server, sts_version, tmp_path):
+    with server() as url:
         assert "404 Not Found" in refused(
             "check-served", f"{url}/v1/models/other", "--export", sts_version
         )
@@ -69,7 +75,7 @@ def test_mistakes_are_named(sts_version, tmp_path):
     assert "cannot be read as a server of embeddings" in refused(
         "check-served", f"{url}/embed", "--export", sts_version
     )
-    with server(sts_version, lambda z: z[:, :3]) as url:
+    with server(lambda z: z[:, :3]) as url:
         assert "found embeddings of shape [5, 3]" in refused(
             "check-served", f"{url}/embed", "--export", sts_version
         )

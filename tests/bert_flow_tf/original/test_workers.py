@@ -31,7 +31,10 @@ def test_a_worker_is_numbered_by_tf_config(text, found, monkeypatch):
 
 # A checkpoint that it writes ends it.
 _WRITES_NO_CHECKPOINT = """
-import runpy, tensorflow as tf
+import runpy
+from bert_flow_tf.errors import quiet_libraries
+quiet_libraries()  # It makes the import faster, as in the other worker.
+import tensorflow as tf
 tf.train.CheckpointManager.save = None
 runpy.run_module("bert_flow_tf.run_siamese", run_name="__main__")
 """

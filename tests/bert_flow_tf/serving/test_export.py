@@ -163,7 +163,7 @@ def test_folder_holds_a_description_and_no_paths(sts_model, sts_version):
         "avg-last-2",
         8,
     )
-    assert description["flow_config"]["n_levels"] == 3
+    assert description["flow_config"]["n_levels"] == 2
     # So that it can be copied to a machine without the run and the encoder.
     place = str(pathlib.Path(sts_model.source.bert_hub).parent).encode()
     assert not [

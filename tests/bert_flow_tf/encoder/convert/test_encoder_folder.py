@@ -94,16 +94,18 @@ def test_a_folder_keeps_what_it_was_made_from(place, golden_dir, tiny_source):
     )
 
 
-def test_tf_hubs_export_is_read_again_as_the_same_encoder(place, tiny_source, require):
+def test_tf_hubs_export_is_read_again_as_the_same_encoder(
+    documented_encoder_dir, tmp_path, require
+):
     require("official")
-    printed = succeeds("convert", "--bert_hub", place / "tf1", "--to_tfhub", place / "hub")
-    assert printed == f"written: {place / 'hub'}\n"
-    again = refused("convert", "--bert_hub", place / "tf1", "--to_tfhub", place / "hub")
-    assert again.startswith(f"--to_tfhub={place / 'hub'}: exists")
-    source = resolve_encoder(bert_hub=place / "hub")
-    assert source.fingerprint == tiny_source.fingerprint
+    hub = tmp_path / "hub"
+    command = ("convert", "--bert_hub", documented_encoder_dir, "--to_tfhub", hub)
+    assert succeeds(*command) == f"written: {hub}\n"
+    assert refused(*command).startswith(f"--to_tfhub={hub}: exists")
+    source = resolve_encoder(bert_hub=hub)
+    assert source.fingerprint == resolve_encoder(bert_hub=documented_encoder_dir).fingerprint
     texts = tf.constant(["A cat sat, on Ünder 3 mats."])
-    preprocess = tf.saved_model.load(str(place / "hub" / "preprocess"))
+    preprocess = tf.saved_model.load(str(hub / "preprocess"))
     ids = source.tokenizer()(texts, 128, pad_to_max=True)["input_word_ids"]
     np.testing.assert_array_equal(preprocess(texts)["input_word_ids"], ids)
 
