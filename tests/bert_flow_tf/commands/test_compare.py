@@ -167,7 +167,7 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     line = refused("similarity", *start[1:3], "--pairs", pairs)
     assert line.endswith("; choose with --columns A,B")
     assert "--methods: found 'whitenning'" in refused(*start[:-1], "--methods", "whitenning,flow")
-    assert f"{pairs}: cannot be read as two sentences and a number" in refused(
+    assert f"{pairs}: column b: found 'w0 w0 w0', expected a number" in refused(
         *start, pairs, "--pair_columns", "a,same,b"
     )
 

@@ -130,7 +130,7 @@ def test_fit_judges_another_method_by_labelled_pairs(fit, tmp_path):
     assert said[-1] == f"model written: {out} (240 sentences, whitening)"
     pairs.write_text("w1 w2\tw2\thigh\n")
     for method, found in (
-        ("whitening", f"{pairs}: cannot be read as two"),
+        ("whitening", f"{pairs}: column 3: found 'high', expected a number"),
         ("pca", "method: found 'pca'"),
     ):
         assert found in refused(*arguments, method, "--out", tmp_path / "other")

@@ -22,14 +22,11 @@ def _normalizing(monkeypatch, model):
     monkeypatch.setattr(Embedder, "encoder_normalizes", True)
 
 
-def _normalizing_and_prompted(monkeypatch, model):
+def _normalizing_prompted_and_cut(monkeypatch, model):
     _normalizing(monkeypatch, model)
+    model.max_seq_length = 5
     model.prompts = {"task": f"{TINY_WORDS[5]} {TINY_WORDS[6]} "}
     model.default_prompt_name = "task"
-
-
-def _cut(monkeypatch, model):
-    model.max_seq_length = 5
 
 
 def _whitened(monkeypatch, model):
@@ -47,14 +44,14 @@ def _truncated(monkeypatch, model):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", [_normalizing_and_prompted, _cut, _whitened, _narrow, _truncated])
+@pytest.mark.parametrize("kind", [_normalizing_prompted_and_cut, _whitened, _narrow, _truncated])
 def test_every_way_in_gives_the_vectors_of_encode(kind, tiny_encoder_dir, monkeypatch, tmp_path):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     kind(monkeypatch, model)
     expected = model.encode(SENTENCES)
     assert expected.shape[1] == model.embedding_size
     norms = np.linalg.norm(expected, axis=1)
-    assert np.allclose(norms, 1) == (kind is _normalizing_and_prompted)
+    assert np.allclose(norms, 1) == (kind is _normalizing_prompted_and_cut)
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in SENTENCES))
     model.encode_dataset(tmp_path / "texts.txt", tmp_path / "folder")
     given = [model.default_prompt + text for text in SENTENCES]
