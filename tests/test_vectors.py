@@ -14,10 +14,9 @@ _PAGE = (pathlib.Path(__file__).parents[1] / "docs" / "vectors.md").read_text(en
 _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
 
 
-def test_both_libraries_find_the_nearest(documented_encoder_dir, require, tmp_path, monkeypatch):
+def test_every_index_finds_the_nearest(documented_encoder_dir, require, tmp_path, monkeypatch):
     require("faiss")
-    require("hnswlib")
-    assert list(_SNIPPETS) == ["faiss", "hnswlib", "folder", "parquet", "index"]
+    assert list(_SNIPPETS) == ["faiss", "graph", "folder", "parquet", "index"]
     monkeypatch.chdir(tmp_path)
     small_runs.write_sentences(tmp_path / "sentences.txt", 100)
     sentences = (tmp_path / "sentences.txt").read_text().splitlines()
@@ -26,8 +25,8 @@ def test_both_libraries_find_the_nearest(documented_encoder_dir, require, tmp_pa
     exec(_SNIPPETS["faiss"], names)
     expected = names["model"].similarity("A boat.", sentences)[0]
     np.testing.assert_allclose(names["cosines"][0], np.sort(expected)[::-1][:3], atol=1e-6)
-    exec(_SNIPPETS["hnswlib"], names)
-    np.testing.assert_allclose(1 - names["distances"][0], names["cosines"][0], atol=1e-5)
+    exec(_SNIPPETS["graph"], names)
+    np.testing.assert_allclose(names["found"][0], names["cosines"][0], atol=1e-5)
     succeeds(*shlex.split(_SNIPPETS["folder"])[1:])
     exec(_SNIPPETS["parquet"], names)
     index = names["index"]
