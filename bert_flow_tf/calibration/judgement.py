@@ -137,7 +137,8 @@ def checked_pairs(pairs: Any) -> Pairs:
         )
     if not np.isfinite(scores).all() or len(set(scores)) < 2:
         raise UserError(
-            f"pairs: found {sorted(set(scores))[:3]} as scores, expected finite numbers that differ"
+            f"pairs: found {[*dict.fromkeys(scores)][:3]} as scores, expected finite numbers that "
+            "differ"
         )
     return a, b, scores
 
