@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.data.pair_files import Examples
     from bert_flow_tf.evaluation.lexical import FrequencyTable, LexicalPairs
+    from bert_flow_tf.original.analyses import Analyses
 
 _LIBRARIES = {"1": "wordfreq", "6": "rapidfuzz"}
 
@@ -79,6 +80,22 @@ def analyses(
     if model.bert_hub and pairs is not None:
         loaded.fit(_sentences(task, str(glue_dir)), **vars(settings))
     lexical = None if pairs is None else _lexical(loaded, pairs)
+    result, found = _results(loaded, words, lexical, task, split)
+    print_tables(found, table_format)
+    if path:
+        write_results(path, result)
+    if plot:
+        _draw(plot, words, lexical)
+
+
+def _results(
+    model: "BertFlow",
+    words: "tuple[FrequencyTable, np.ndarray, np.ndarray] | None",
+    lexical: "LexicalPairs | None",
+    task: Task,
+    split: str,
+) -> "tuple[Analyses, list[Table]]":
+    """Return the record of what was analysed, and its tables."""
     from bert_flow_tf.evaluation.records import model_in_words
     from bert_flow_tf.original.analyses import (
         Analyses,
@@ -88,7 +105,7 @@ def analyses(
         lexical_table,
     )
 
-    result = Analyses(made_by=made_by("bert-flow analyses"), model=loaded.record)
+    result = Analyses(made_by=made_by("bert-flow analyses"), model=model.record)
     found: list[Table] = []
     if words is not None:
         table = words[0]
@@ -103,12 +120,8 @@ def analyses(
             lexical=correlations(lexical),
         )
         said = f"{len(lexical.gold):,} pairs of {task.directory}, {split}; "
-        found.append(lexical_table(result, words=said + model_in_words(loaded.record)))
-    print_tables(found, table_format)
-    if path:
-        write_results(path, result)
-    if plot:
-        _draw(plot, words, lexical)
+        found.append(lexical_table(result, words=said + model_in_words(model.record)))
+    return result, found
 
 
 def _sentences(task: Task, glue_dir: str) -> list[str]:

@@ -364,8 +364,7 @@ def read_pairs(path: str, columns: str | None) -> "Pairs":
     file_format = input_format(path)
     if file_format == "text":
         raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet")
-    is_plain = file_format == "tsv" and not {*_PAIR_NAMES} <= {*_first_fields(path)}
-    names = columns.split(",") if columns else ["1", "2", "3"] if is_plain else [*_PAIR_NAMES]
+    names = columns.split(",") if columns else _default_columns(path, file_format)
     if len(names) != 3:
         raise click.BadParameter(
             f"found {columns}, expected three names, separated by commas",
@@ -382,9 +381,14 @@ def read_pairs(path: str, columns: str | None) -> "Pairs":
     return pairs
 
 
-def _first_fields(path: str) -> list[str]:
-    with reading(path, "pairs of sentences"), open(path, encoding="utf-8-sig") as lines:
-        return lines.readline().rstrip("\r\n").split("\t")
+def _default_columns(path: str, file_format: str) -> list[str]:
+    """Return the columns of a file of pairs: names, or places in a TSV without them."""
+    if file_format == "tsv":
+        with reading(path, "pairs of sentences"), open(path, encoding="utf-8-sig") as lines:
+            header = lines.readline().rstrip("\r\n").split("\t")
+        if not {*_PAIR_NAMES} <= {*header}:
+            return ["1", "2", "3"]
+    return [*_PAIR_NAMES]
 
 
 def _number(value: Any, path: str, column: str) -> float:
