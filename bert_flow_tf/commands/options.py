@@ -382,7 +382,7 @@ def read_pairs(path: str, columns: str | None) -> "Pairs":
 
 
 def _default_columns(path: str, file_format: str) -> list[str]:
-    """Return the columns of a file of pairs: names, or places in a TSV without them."""
+    """Return the names of the columns, or a TSV's first three places."""
     if file_format == "tsv":
         with reading(path, "pairs of sentences"), open(path, encoding="utf-8-sig") as lines:
             header = lines.readline().rstrip("\r\n").split("\t")
