@@ -167,6 +167,9 @@ def write_onnx(
     kept = {name: value for name, value in values.items() if name in used}
     size = sum(value.shape.num_elements() * value.dtype.size for value in kept.values())
     data = pathlib.Path(f"{os.fspath(path)}_data") if size > _LARGE else None
+    if data is not None:
+        # An earlier file of this name would keep its weights before the new ones.
+        data.unlink(missing_ok=True)
     with open(path, "wb") as file:
         file.write(program.SerializeToString())
         for name, value in kept.items():
@@ -186,7 +189,7 @@ def _external(array: np.ndarray, name: str, path: pathlib.Path) -> Any:
     import onnx
 
     with path.open("ab") as file:
-        # Whole pages can be mapped.
+        # Readers map whole pages, so each array starts at one.
         file.write(bytes(-file.tell() % _PAGE))
         place = {"location": path.name, "offset": file.tell(), "length": array.nbytes}
         file.write(np.ascontiguousarray(array).data)

@@ -156,16 +156,15 @@ def _measure(
     n = len(measured.sentences)
     sides, bits = _sides(model, pooled, n)
     rows = np.array([[known[text] for text in pair] for pair in measured.pairs]).reshape(-1, 2)
+    # The calibrated side, if any, is the last, and may have fewer channels.
+    width = [*sides.values()][-1].shape[1]
     result = IsotropyResults(
         made_by=made_by("bert-flow isotropy"),
         model=model.record,
         sentences=n,
         measures={name: measure_isotropy(side[:n]) for name, side in sides.items()},
         # Compare with normal draws, because the spectrum of a finite sample is not flat either.
-        # A calibration that leaves channels out is compared with draws of its own width.
-        reference=measure_isotropy(
-            np.random.default_rng(0).normal(size=(n, [*sides.values()][-1].shape[1]))
-        ),
+        reference=measure_isotropy(np.random.default_rng(0).normal(size=(n, width))),
         bits_per_dim=bits,
         positive_pairs=len(rows),
         alignment=_alignments(sides, rows),

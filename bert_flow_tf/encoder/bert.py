@@ -96,7 +96,7 @@ class Bert:
           inputs: dict of int32 [batch, seq]. In training, `input_mask` must be 1 up to a sentence's
             end and 0 after.
           seeds: int64 [batch, 2], the sentences' dropout seeds; None for no dropout.
-          training: True for the forms whose gradients are written here.
+          training: True for operations with hand-written gradients.
           first_token_only: compute the last layer only at [CLS], as [batch, 1, width].
         """
         if tf.executing_eagerly() or self._portable:
@@ -109,7 +109,7 @@ class Bert:
         self, inputs: Inputs, seeds: tf.Tensor | None, training: bool, first_token_only: bool
     ) -> Outputs:
         mask = inputs["input_mask"]
-        # ONNX has slow operations for the rows of tokens alone.
+        # The gathers of the rows are slow in ONNX, so it computes padding, too.
         layout = _Layout(mask, tokens_only=not self._portable, training=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
         # As in TF1, only the word embeddings have a sparse gradient, because that affects the norm
@@ -153,13 +153,14 @@ class Bert:
         if layout.training:
             query, key, value = self._project_qkv(attention, rows, layout)
         else:
-            query, key, value = (
-                self._dense(query_rows if name == "query" else rows, f"{attention}/{name}")
-                for name in _PROJECTIONS
-            )
+            # Joining the three kernels at each call would cost more than one product saves.
+            query = self._dense(query_rows, f"{attention}/query")
             # [CLS] alone has a row per sentence already.
             query = self._heads(query if first_only else layout.to_batch(query), layout)
-            key, value = (self._heads(layout.to_batch(one), layout) for one in (key, value))
+            key, value = (
+                self._heads(layout.to_batch(self._dense(rows, f"{attention}/{name}")), layout)
+                for name in _PROJECTIONS[1:]
+            )
         query *= query.shape[-1] ** -0.5
         weights = dropout.attention(
             tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i
@@ -229,7 +230,7 @@ class _Layout:
 
     def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
         # Each function is the other's gradient. TensorFlow's own would also sum duplicate rows,
-        # which never occur. Without training, an export would warn of a gradient of one's own.
+        # which never occur. Without training no gradient is needed, and an export would warn of it.
         return (
             tf.custom_gradient(lambda x: (function(x), inverse))(x)
             if self.training

@@ -491,7 +491,7 @@ def _warning_of_quotes(rows: Iterable[list[str]], path: str) -> Iterator[list[st
     for row in rows:
         if not is_quoted and (quoted := next(filter(_is_quoted, row), None)):
             is_quoted = True
-            advice = "TSV has no quotes; if these are no part of it, make it a .csv file"
+            advice = "TSV has no quotes; if these are not part of the text, make it a .csv file"
             logging.warning("%s: %.40s looks quoted, but %s", path, quoted, advice)
         yield row
 

@@ -25,7 +25,7 @@ from bert_flow_tf.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, 
 from bert_flow_tf.runtime.sentence_model import SentenceModel
 from bert_flow_tf.settings import DTYPES
 from bert_flow_tf.training.losses import Losses
-from glow.calibration import Calibration
+from glow.calibration import AffineMap, Calibration
 from glow.folded import FoldedFlow
 from glow.saved import check_savable
 from glow.whitened import Flow, WhitenedFlow
@@ -227,12 +227,21 @@ class Embedder(SentenceModel):
 
     @property
     def low_dim(self) -> int:
-        """The number of channels after averaging neighbours, if positive. Settable."""
+        """The number of channels after averaging neighbours, if positive. Settable.
+
+        It divides the encoder's channels. Averages of an affine calibration's mean nothing, so
+        they are an `ArgumentError`.
+        """
         return self.record.low_dim
 
     @low_dim.setter
     def low_dim(self, value: int) -> None:
         check_low_dim(value, self.encoder.embedding_size)
+        if value > 0 and isinstance(self.calibration, AffineMap):
+            raise ArgumentError(
+                f"low_dim: found {value} with an affine calibration; averages of its channels mean "
+                "nothing, so leave it out"
+            )
         self.record = msgspec.structs.replace(self.record, low_dim=value)
         self._make_batchers()
 

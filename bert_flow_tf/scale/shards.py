@@ -407,7 +407,7 @@ class Job:
 
     def _new_manifest(self, model: Identity) -> Manifest:
         settings = self.settings
-        # Channels that were cut behind the encoder's norm are a third kind, neither True nor False.
+        # None stays for channels that were cut after the encoder's norm: theirs is not 1.
         if settings.normalize_embeddings is None and not model.cuts_after_norm:
             settings = dataclasses.replace(settings, normalize_embeddings=model.normalizes)
         return Manifest(

@@ -44,7 +44,10 @@ class _Model(msgspec.Struct):
 
 
 class _Parts(msgspec.Struct):
-    """The code that a saved model names."""
+    """The code that a saved model names.
+
+    The record's own types accept only parts whose code was imported.
+    """
 
     model: _Model
 
@@ -77,7 +80,7 @@ def open_backend(
 
     The first call loads the model and exports it into the user's cache, which checks the graph.
     Later calls, also of other processes, find the export by the digests of the model's files and
-    of the code of its own parts, and do not load TensorFlow.
+    of the files that register its own parts, and do not load TensorFlow.
 
     Args:
       path: a folder of `save`, or `ORGANISATION/MODEL` of the Hugging Face Hub.
@@ -108,10 +111,7 @@ def _fingerprint(folder: pathlib.Path) -> str:
 
 
 def _own_modules(folder: pathlib.Path) -> list[str]:
-    """Return the modules of a model's own pooling, coupling and network.
-
-    The record's own types accept only parts whose code was imported.
-    """
+    """Return the modules of a model's own pooling, coupling and network."""
     model = read_json(folder / MODEL_FILE, _Parts, expected="a saved model").model
     config = model.flow.config if model.flow else None
     paths = [model.pooling_code, *(config.code if config else {}).values()]
@@ -126,7 +126,7 @@ def _file_of(module: str) -> str | None:
     # A script's parts have its name, which need not be importable.
     with contextlib.suppress(ImportError, ValueError):
         spec = importlib.util.find_spec(module)
-        return spec.origin if spec else None
+        return spec.origin if spec and spec.has_location else None
     return None
 
 

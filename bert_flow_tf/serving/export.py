@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.errors import ArgumentError, UserError, warn_user
+from bert_flow_tf.errors import UserError, warn_user
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.runtime.description import Description
@@ -26,7 +26,7 @@ from bert_flow_tf.serving.formats import (
     ExportSettings,
     export_path,
 )
-from glow.calibration import AffineMap, Calibration
+from glow.calibration import Calibration
 from glow.saved import check_exportable
 
 # An embedding's cosine with the model's is at least this. With bfloat16, MiniLM and random weights
@@ -147,11 +147,6 @@ def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
     if settings.max_seq_length is not None:
         model.max_seq_length = settings.max_seq_length
     if settings.low_dim is not None:
-        if settings.low_dim > 0 and isinstance(model.flow, AffineMap):
-            raise ArgumentError(
-                f"low_dim: found {settings.low_dim} with an affine calibration; averages of "
-                "its channels mean nothing, so leave it out"
-            )
         model.low_dim = settings.low_dim
     if settings.truncate_dim is not None:
         model.truncate_dim = settings.truncate_dim
