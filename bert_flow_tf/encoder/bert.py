@@ -120,9 +120,7 @@ class Bert:
         )
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
         positions = tf.cast(tf.convert_to_tensor(positions)[: layout.length], tf.float32)
-        rows += layout.to_rows(
-            tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]])
-        )
+        rows += layout.to_rows(tf.broadcast_to(positions, layout.shape(types.shape[1])))
         # The fused operations are faster, but are not used for gradients.
         operations = _PLAIN if training and self._trainable else self._fused
         operations = _PORTABLE if self._portable else operations
@@ -156,7 +154,11 @@ class Bert:
             # Joining the three kernels at each call would cost more than one product saves.
             query = self._dense(query_rows, f"{attention}/query")
             # [CLS] alone has a row per sentence already.
-            query = self._heads(query if first_only else layout.to_batch(query), layout)
+            query = (
+                tf.reshape(query, [-1, self.config.num_attention_heads, 1, self._head_size])
+                if first_only
+                else self._heads(layout.to_batch(query), layout)
+            )
             key, value = (
                 self._heads(layout.to_batch(self._dense(rows, f"{attention}/{name}")), layout)
                 for name in _PROJECTIONS[1:]
@@ -165,10 +167,12 @@ class Bert:
         weights = dropout.attention(
             tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i
         )
-        context = tf.reshape(
-            tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [layout.batch, -1, width]
+        context = tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3])
+        context = (
+            tf.reshape(context, [-1, width])
+            if first_only
+            else layout.to_rows(tf.reshape(context, layout.shape(width)))
         )
-        context = context[:, 0] if first_only else layout.to_rows(context)
         context = dropout.hidden(self._dense(context, f"{path}/attention/output/dense"), 2 * i + 1)
         rows = self._norm(operations, context + query_rows, f"{path}/attention/output/LayerNorm")
         hidden = operations[self.config.hidden_act](self._dense(rows, f"{path}/intermediate/dense"))
@@ -176,9 +180,9 @@ class Bert:
         return self._norm(operations, hidden + rows, f"{path}/output/LayerNorm")
 
     def _heads(self, x: tf.Tensor, layout: "_Layout") -> tf.Tensor:
-        """Return [batch, heads, seq, size] of [batch, seq, width] or [batch, width]."""
-        heads = self.config.num_attention_heads
-        return tf.transpose(tf.reshape(x, [layout.batch, -1, heads, self._head_size]), [0, 2, 1, 3])
+        """Return [batch, heads, seq, size] of [batch, seq, width]."""
+        shape = layout.shape(self.config.num_attention_heads, self._head_size)
+        return tf.transpose(tf.reshape(x, shape), [0, 2, 1, 3])
 
     def _project_qkv(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
         # One product of three times the width takes half the time of three products.
@@ -187,7 +191,7 @@ class Bert:
             for part in ("kernel", "bias")
         )
         x = layout.to_batch(tf.nn.bias_add(tf.matmul(rows, kernel), bias))
-        x = tf.reshape(x, [layout.batch, -1, 3, self.config.num_attention_heads, self._head_size])
+        x = tf.reshape(x, layout.shape(3, self.config.num_attention_heads, self._head_size))
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
     def _dense(self, x: tf.Tensor, path: str) -> tf.Tensor:
@@ -213,6 +217,7 @@ class _Layout:
         self.batch, self.length = tf.unstack(tf.shape(mask))
         self.training = training
         self._tokens_only = tokens_only
+        self._shapes: dict[tuple[int, ...], tf.Tensor] = {}
         # Adding this bias to attention scores [batch, heads, seq, seq] removes padding.
         self.bias = (1.0 - tf.cast(mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * -1e9
         if tokens_only:
@@ -220,6 +225,17 @@ class _Layout:
             self._positions = tf.cast(tf.where(flat > 0)[:, 0], tf.int32)
             # Padding reads a row of zeros that is appended.
             self._row_of = tf.where(flat > 0, tf.cumsum(flat) - 1, tf.size(self._positions))
+            self._one_row = tf.constant([[0, 1], [0, 0]])
+
+    def shape(self, *rest: int) -> tf.Tensor:
+        """Return the shape [batch, seq, *rest]."""
+        if self.training:
+            # Gradients are graphs of their own, whose tensors others cannot use.
+            return tf.stack([self.batch, self.length, *rest])
+        # Tracing takes as long as a graph has operations.
+        if rest not in self._shapes:
+            self._shapes[rest] = tf.stack([self.batch, self.length, *rest])
+        return self._shapes[rest]
 
     def to_rows(self, states: tf.Tensor) -> tf.Tensor:
         return self._linear(self._to_rows, self._to_batch, states)
@@ -243,8 +259,8 @@ class _Layout:
 
     def _to_batch(self, rows: tf.Tensor) -> tf.Tensor:
         if self._tokens_only:
-            rows = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), self._row_of)
-        return tf.reshape(rows, [self.batch, self.length, rows.shape[-1]])
+            rows = tf.gather(tf.pad(rows, self._one_row), self._row_of)
+        return tf.reshape(rows, self.shape(rows.shape[-1]))
 
 
 class Dropout:
@@ -342,16 +358,16 @@ def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: flo
 
 def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     """Return the layer norm of rows, computed as one batch norm."""
-    count = tf.shape(x)[0]
-    image = tf.reshape(x, [1, count, -1, 1])
+    width = x.shape[1]
+    row = x[:, 0]
     scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
-        image,
-        scale=tf.ones([count]),
-        offset=tf.zeros([count]),
+        tf.reshape(x, [1, -1, width, 1]),
+        scale=tf.ones_like(row),
+        offset=tf.zeros_like(row),
         epsilon=LAYER_NORM_EPS,
         data_format="NCHW",
     )
-    return tf.reshape(scaled, tf.shape(x)) * gamma + beta
+    return tf.reshape(scaled, [-1, width]) * gamma + beta
 
 
 def _layer_norm_of_few_tokens(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:

@@ -3,7 +3,7 @@
 import copy
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -14,18 +14,9 @@ from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.saved_model_encoder import SavedModelEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
+from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import BertConfig, Pretrained, SourceRecord
 from bert_flow_tf.errors import ArgumentError, UserError
-
-
-def traced_once(function: Callable[[Any], Any], spec: Any) -> Callable[[Any], Any]:
-    """Return a function of tensors that its first call traces."""
-    # The function's other arguments keep their defaults.
-    traced = tf.function(lambda inputs: function(inputs), input_signature=[spec], autograph=False)
-    # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete
-    # functions.
-    concrete = functools.cache(traced.get_concrete_function)
-    return lambda inputs: concrete()(inputs)
 
 
 class SentenceEncoder(tf_keras.layers.Layer):

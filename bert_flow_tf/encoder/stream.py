@@ -5,7 +5,7 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from tensorflow.python.eager import context  # The public API cannot return the 
 from tqdm import tqdm
 
 from bert_flow_tf.encoder.bert import Inputs
-from bert_flow_tf.encoder.layer import SentenceEncoder, traced_once
-from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, count_cut, only_unknown
+from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.files.sentence_files import parts, sentence_list
 from bert_flow_tf.runtime.batches import check_batch_size, length_batches, losses_in_words
 
@@ -41,7 +42,7 @@ class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
 
     def count(self, pieces: tf.RaggedTensor) -> None:
         self.texts += int(pieces.nrows())
-        self.cut += int(_count_cut(pieces, self.limit))
+        self.cut += int(count_cut(pieces, self.limit))
         self.unknown += int(np.count_nonzero(only_unknown(pieces, self._unknown_id).numpy()))
 
     def __exit__(self, *error: object) -> None:
@@ -49,18 +50,6 @@ class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
             return
         for words in losses_in_words(self.texts, self.cut, self.unknown, self.limit):
             logging.warning("%s", words)
-
-
-def _count_cut(pieces: tf.RaggedTensor, max_seq_length: int) -> tf.Tensor:
-    return tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
-
-
-def only_unknown(pieces: tf.RaggedTensor, unknown_id: int) -> tf.Tensor:
-    """Return True for each row [n] of nothing but unknown pieces."""
-    is_unknown = tf.cast(tf.equal(pieces.values, unknown_id), tf.int64)
-    unknown = tf.math.unsorted_segment_sum(is_unknown, pieces.value_rowids(), pieces.nrows())
-    lengths = pieces.row_lengths()
-    return (lengths > 0) & (unknown == lengths)
 
 
 def tokenize(
@@ -119,14 +108,13 @@ class SentenceBatcher:
     """Encode sentences in batches of similar length; return them in their order.
 
     Args:
-      encode: function from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. The
-        dict also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
+      encode: traced function from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape].
+        The dict also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
       shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
       encode_few_texts: a form of `encode` for up to four texts; None to sort all texts into
         batches.
-      specs: of the dict; None for `Tokenizer.pack`'s.
     """
 
     def __init__(
@@ -137,22 +125,9 @@ class SentenceBatcher:
         max_seq_length: int,
         pad_to_max: bool = False,
         encode_few_texts: Callable[[Inputs], tf.Tensor] | None = None,
-        specs: Mapping[str, tf.TensorSpec] | None = None,
     ) -> None:
-        def of_texts(
-            encode: Callable[[Inputs], tf.Tensor],
-        ) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-            def encoded(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-                pieces = tokenizer.tokenize(texts)
-                unknown = tf.math.count_nonzero(only_unknown(pieces, tokenizer.unknown_id))
-                values = encode(tokenizer.pack(pieces, max_seq_length))
-                return values, _count_cut(pieces, max_seq_length), unknown
-
-            return traced_once(encoded, tf.TensorSpec([None], tf.string))
-
-        # Up to four texts, and one small batch, have functions that also tokenize.
-        self._of_texts = [of_texts(encode_few_texts), of_texts(encode)] if encode_few_texts else []
-        self._function = traced_once(encode, specs or TOKEN_SPECS)
+        self._encode = encode
+        self._encode_few_texts = encode_few_texts
         self._tokenizer = tokenizer
         self._shape = tuple(shape)
         self._max_seq_length = max_seq_length
@@ -168,7 +143,7 @@ class SentenceBatcher:
         """Return float32 [n, *shape] of all sentences."""
         with CutTexts(self._max_seq_length, self._tokenizer.unknown_id) as cuts:
             if (
-                self._of_texts
+                self._encode_few_texts
                 and isinstance(sentences, list)
                 and batch_size is None
                 and not show_progress_bar
@@ -177,14 +152,14 @@ class SentenceBatcher:
                 count = len(sentences)
                 # [CLS] and [SEP] count as words of four characters.
                 if texts and count * (max(map(len, texts)) + 8) <= _ONE_BATCH:
-                    function = self._of_texts[count > _FEW_TEXTS]
-                    values, cut, unknown = function(
+                    tokens, cut, unknown = self._tokenizer.traced(self._max_seq_length)(
                         tf.constant([text.encode() for text in texts], tf.string)
                     )
                     cuts.texts = count
                     cuts.cut = int(cut)
                     cuts.unknown = int(unknown)
-                    return values.numpy()
+                    is_few = count <= _FEW_TEXTS
+                    return (self._encode_few_texts if is_few else self._encode)(tokens).numpy()
             pieces = [
                 tokenize(self._tokenizer, part, self._max_seq_length, cuts)
                 for part in parts(sentences)
@@ -232,7 +207,7 @@ class SentenceBatcher:
             )
             if occurrences is not None:
                 tokens["occurrence"] = tf.constant(occurrences[batch], tf.int64)
-            return batch, self._function(tokens).numpy()
+            return batch, self._encode(tokens).numpy()
 
         lengths = pieces.row_lengths().numpy() + 2
         lengths = np.clip(
@@ -283,4 +258,4 @@ def dropout_batcher(
     specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
     encode = functools.partial(encoder.__call__, training=True, dropout_seed=seed)
     shape = [encoder.embedding_size]
-    return SentenceBatcher(encode, tokenizer, shape, max_seq_length, pad_to_max, specs=specs)
+    return SentenceBatcher(traced_once(encode, specs), tokenizer, shape, max_seq_length, pad_to_max)

@@ -7,13 +7,15 @@ tensorflow-text, because its `BertTokenizer` normalizes by NFKC and case folding
 ids for ß, ﬁ, ½ or full-width letters.
 """
 
+import functools
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import tensorflow as tf
 import tensorflow_text as text
 
+from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import read_lines, reading
@@ -47,6 +49,9 @@ class Tokenizer(tf.Module):
     Args:
       vocab: word pieces in the order of their ids.
       rules: case, accents, CJK characters and added tokens.
+
+    Attributes:
+      traced: a function of `max_seq_length` that returns `counted_tokens` of texts [n], traced.
     """
 
     def __init__(self, vocab: list[str], rules: TextRules) -> None:
@@ -79,6 +84,14 @@ class Tokenizer(tf.Module):
         }
         with reading("vocabulary", "word pieces"):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
+        # All models with this tokenizer share the functions.
+        self.traced = functools.cache(self._traced)
+
+    def _traced(self, max_seq_length: int) -> Callable[[tf.Tensor], tuple]:
+        return traced_once(
+            functools.partial(self.counted_tokens, max_seq_length=max_seq_length),
+            tf.TensorSpec([None], tf.string),
+        )
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of the sentences' pieces: ragged int32 [n, (pieces)]."""
@@ -141,6 +154,27 @@ class Tokenizer(tf.Module):
         self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False
     ) -> dict[str, tf.Tensor]:
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
+
+    def counted_tokens(
+        self, sentences: tf.Tensor, max_seq_length: int
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Return encoder inputs, and how many sentences are cut and how many only unknown."""
+        pieces = self.tokenize(sentences)
+        unknown = tf.math.count_nonzero(only_unknown(pieces, self.unknown_id))
+        return self.pack(pieces, max_seq_length), count_cut(pieces, max_seq_length), unknown
+
+
+def count_cut(pieces: tf.RaggedTensor, max_seq_length: int) -> tf.Tensor:
+    """Return the number [] of rows that `pack` cuts."""
+    return tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
+
+
+def only_unknown(pieces: tf.RaggedTensor, unknown_id: int) -> tf.Tensor:
+    """Return True for each row [n] of nothing but unknown pieces."""
+    is_unknown = tf.cast(tf.equal(pieces.values, unknown_id), tf.int64)
+    unknown = tf.math.unsorted_segment_sum(is_unknown, pieces.value_rowids(), pieces.nrows())
+    lengths = pieces.row_lengths()
+    return (lengths > 0) & (unknown == lengths)
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:

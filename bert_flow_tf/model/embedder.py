@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import check_low_dim, reduce_dimension
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
+from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.files.sentence_files import sentence_list
@@ -26,7 +27,6 @@ from bert_flow_tf.runtime.sentence_model import SentenceModel
 from bert_flow_tf.settings import DTYPES
 from bert_flow_tf.training.losses import Losses
 from glow.calibration import AffineMap, Calibration
-from glow.folded import FoldedFlow
 from glow.saved import check_savable
 from glow.whitened import Flow, WhitenedFlow
 
@@ -192,22 +192,40 @@ class Embedder(SentenceModel):
         return None
 
     def _make_batchers(self) -> None:
-        calibration = self.calibration
-        folded = None if calibration is None else calibration.folded()
+        encoder = self.cast_encoder
+        calibrate = self._traced_calibration()
         batcher = functools.partial(
             SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length
         )
+        # A new calibration needs no new functions of the encoder and the tokenizer.
         self._embedding_batcher = batcher(
-            lambda tokens: self.embed_tokens(tokens, folded),
+            lambda tokens: calibrate(encoder.traced_embed(tokens)),
             shape=[self.untruncated_size],
-            encode_few_texts=lambda tokens: self.embed_tokens(tokens, folded, few_tokens=True),
+            encode_few_texts=lambda tokens: calibrate(encoder.traced_embed_few(tokens)),
+        )
+        log_prob = traced_once(
+            lambda u: self.require_flow("log_prob").log_prob(u), self._pooled_spec
         )
         self._log_prob_batcher = batcher(
-            lambda tokens: self.require_flow("log_prob").log_prob(
-                self.cast_encoder.traced_embed(tokens)
-            ),
-            shape=[],
+            lambda tokens: log_prob(encoder.traced_embed(tokens)), shape=[]
         )
+
+    @property
+    def _pooled_spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec([None, self.encoder.embedding_size], tf.float32)
+
+    def _traced_calibration(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return `_calibrated`, traced, which follows a flow that changes."""
+        if self.calibration is None:
+            return self._calibrated
+        calibrated = traced_once(self._calibrated, self._pooled_spec)
+        folded = self.calibration.folded()
+        if folded is None:
+            return calibrated
+        fast = traced_once(lambda u: reduce_dimension(folded(u), self.low_dim), self._pooled_spec)
+        is_current = traced_once(folded.is_current)
+        # A user may assign the flow's variables after they were folded.
+        return lambda u: fast(u) if is_current() else calibrated(u)
 
     @property
     def max_seq_length(self) -> int:
@@ -365,27 +383,17 @@ class Embedder(SentenceModel):
                 )
         return digest.hexdigest()
 
-    def embed_tokens(
-        self,
-        tokens: dict[str, tf.Tensor],
-        folded: FoldedFlow | None = None,
-        few_tokens: bool = False,
-    ) -> tf.Tensor:
+    def embed_tokens(self, tokens: dict[str, tf.Tensor], few_tokens: bool = False) -> tf.Tensor:
         """Return float32 [n, untruncated_size] of the tokens from `Tokenizer.pack`.
 
         `finished` makes embeddings of it.
         """
         encoder = self.cast_encoder
-        u = (encoder.traced_embed_few if few_tokens else encoder.traced_embed)(tokens)
-        calibration = self.calibration
-        if calibration is None:
-            return reduce_dimension(u, self.low_dim)
-        # A user may assign the flow's variables after they were folded.
-        z = (
-            tf.cond(folded.is_current(), lambda: folded(u), lambda: calibration.forward(u))
-            if folded
-            else calibration.forward(u)
-        )
+        embed = encoder.traced_embed_few if few_tokens else encoder.traced_embed
+        return self._calibrated(embed(tokens))
+
+    def _calibrated(self, u: tf.Tensor) -> tf.Tensor:
+        z = u if self.calibration is None else self.calibration.forward(u)
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:

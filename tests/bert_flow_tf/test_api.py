@@ -345,7 +345,7 @@ def test_texts_that_are_cut_are_counted(tiny_encoder_dir, caplog):
 def test_many_empty_texts_are_not_one_batch(tiny_encoder_dir, monkeypatch):
     model = plain(tiny_encoder_dir)
     expected = model.encode([""])
-    monkeypatch.setattr(model._embedding_batcher, "_of_texts", [None, None])
+    monkeypatch.setattr(model.tokenizer, "traced", None)
     found = model.encode([""] * 3000)
     np.testing.assert_allclose(found, np.repeat(expected, 3000, axis=0), rtol=1e-5, atol=1e-5)
 
@@ -396,7 +396,7 @@ def test_a_generator_gives_what_a_list_gives(model, monkeypatch):
 
 def test_export_is_a_layer_in_keras_and_in_tf_data(loaded, sts_version):
     # The SavedModel embeds few texts in this form; the other form adds in another order.
-    expected, *_ = loaded._embedding_batcher._of_texts[0](tf.constant(SENTENCES))
+    expected = loaded.embed_tokens(loaded.tokenize(SENTENCES), few_tokens=True)
     layer = hub.KerasLayer(str(sts_version))
     keras_model = tf_keras.Sequential([tf_keras.Input([], dtype=tf.string), layer])
     np.testing.assert_allclose(keras_model(tf.constant(SENTENCES)), expected, rtol=0, atol=1e-5)
