@@ -358,12 +358,13 @@ def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: flo
 
 def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     """Return the layer norm of rows, computed as one batch norm."""
+    # TensorFlow makes one operation of exactly these; other ones and zeros crashed.
     width = x.shape[1]
-    row = x[:, 0]
+    count = tf.shape(x)[:1]
     scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
         tf.reshape(x, [1, -1, width, 1]),
-        scale=tf.ones_like(row),
-        offset=tf.zeros_like(row),
+        scale=tf.ones(count),
+        offset=tf.zeros(count),
         epsilon=LAYER_NORM_EPS,
         data_format="NCHW",
     )

@@ -158,7 +158,7 @@ class Tokenizer(tf.Module):
     def counted_tokens(
         self, sentences: tf.Tensor, max_seq_length: int
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Return encoder inputs, and how many sentences are cut and how many only unknown."""
+        """Return encoder inputs, the number of cut and of only unknown sentences."""
         pieces = self.tokenize(sentences)
         unknown = tf.math.count_nonzero(only_unknown(pieces, self.unknown_id))
         return self.pack(pieces, max_seq_length), count_cut(pieces, max_seq_length), unknown
