@@ -21,7 +21,7 @@ from tests.bert_flow_tf import small_runs
 from tests.refusals import succeeds
 from tests.small_bert import write_small_bert
 
-pytestmark = pytest.mark.usefixtures("small_default_flow")
+pytestmark = pytest.mark.usefixtures("small_default_flow", "shared_encoders")
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}

@@ -31,7 +31,7 @@ from tests.bert_flow_tf import small_runs
 from tests.glow.bijector_checks import check_bijector, perturb
 from tests.refusals import succeeds, user_error
 
-pytestmark = pytest.mark.usefixtures("small_default_flow")
+pytestmark = pytest.mark.usefixtures("small_default_flow", "shared_encoders")
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")

@@ -34,6 +34,11 @@ def pytest_configure():
         )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _models_share_encoders(shared_encoders):
+    pass
+
+
 @pytest.fixture(scope="session")
 def tiny_encoder_dir(tiny_source, tmp_path_factory):
     """Encoder folder of the golden data's BERT."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_card_and_configuration_say_what_it_is(saved, caplog):
 
 
 def test_trained_encoder_is_saved_with_its_weights(tiny_encoder_dir, tmp_path):
-    model = BertFlow.from_hub(str(tiny_encoder_dir), max_seq_length=8)
+    model = deepcopy(BertFlow.from_hub(str(tiny_encoder_dir), max_seq_length=8))
     for variable in model.encoder.variables_by_name.values():
         variable.assign(variable * 1.01)
     model.encoder_trained = True
