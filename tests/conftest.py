@@ -118,7 +118,7 @@ def small_default_flow(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared_encoders():
-    """Let models of one encoder's folder share it, because tracing it takes long.
+    """Let models of one encoder share it, because tracing it takes long.
 
     They share its tokenizer, too. Runs have their own, whose weights may be restored.
     """
