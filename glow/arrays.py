@@ -1,8 +1,19 @@
-"""Check arrays that were read from a file."""
+"""Write arrays to a file, and check those that were read from one."""
 
+import os
+import zipfile
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
+
+def write_arrays(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name as `.npz`, which has checksums."""
+    # On a full disk, `np.savez` leaves its archive open, whose end then prints a traceback.
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
 
 
 def check_arrays(

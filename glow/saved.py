@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from glow.arrays import check_arrays
+from glow.arrays import check_arrays, write_arrays
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -70,7 +70,7 @@ def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:
             needed = "to load it in another process, put that into a file of its own"
             warn_user(f"save: found {part} of this session; {needed}")
     variables = calibration.variables_by_path
-    np.savez(path, **{name: variable.numpy() for name, variable in variables.items()})
+    write_arrays(path, {name: variable.numpy() for name, variable in variables.items()})
 
 
 def read_variables(path: str | os.PathLike, calibration: Calibration) -> None:
@@ -234,8 +234,7 @@ def write_export(calibration: Calibration, path: pathlib.Path, ending: str) -> N
                 f"{name}_{i}": np.asarray(value, np.float32)
                 for name, value in layer._asdict().items()
             }
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
+        write_arrays(path, arrays)
     elif ending == ".onnx":
         forward = calibration.fixed_forward()
         write_onnx(

@@ -14,6 +14,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked, new_file
 from bert_flow_tf.files.reading import reading
+from glow.arrays import write_arrays
 
 _CACHE_VERSION = 5
 
@@ -46,11 +47,11 @@ def cached_embeddings(
         # The lock fails before the long computation if the folder is not writable.
         with locked(path, wait=True):
             if (embeddings := _read(path)) is None:
-                with new_file(path) as file, file.open("wb") as stream:
+                with new_file(path) as file:
                     embeddings = embed(
                         encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max
                     )
-                    np.savez(stream, embeddings=embeddings)
+                    write_arrays(file, {"embeddings": embeddings})
     return embeddings[rows]
 
 
