@@ -11,6 +11,7 @@ def train(model, sentences, steps, batch_size=16, learning_rate=1e-5):
     """Minimise the flow loss with BERT unfrozen; return the losses."""
     network = model.trainable(encoder=True)
     optimizer = tf_keras.optimizers.Adam(learning_rate)
+    optimizer.build(network.trainable_variables)  # else TensorFlow traces the step twice
     texts = tf.data.Dataset.from_tensor_slices(sentences).shuffle(2000, seed=0).repeat()
 
     @tf.function

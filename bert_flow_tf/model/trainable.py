@@ -49,6 +49,7 @@ class TrainableModel(tf_keras.Model):
         encoder = self.encoder.pooled_variables if self._trains_encoder else []
         return [*encoder, *self.flow.trainable_variables]
 
+    @tf.autograph.experimental.do_not_convert
     def call(self, sentences: tf.Tensor, training: bool = False) -> dict[str, tf.Tensor]:
         """Return `encode`'s "embeddings" [n, D] and the flow loss "bits_per_dim" [n].
 

@@ -15,6 +15,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import TextRules
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import VOCAB
+from tests.refusals import succeeds
 
 SMALL_VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the", "cat", "##s", "sat", "."]
 
@@ -112,12 +113,15 @@ def small_source(small_encoder_dir):
 
 
 @pytest.fixture(scope="session")
-def small_hub_dir(small_source, require, built_once):
+def small_hub_dir(small_encoder_dir, require, built_once):
     """TF-Hub's encoder and preprocess model of `small_source`, by tf-models."""
     require("official")
-    from bert_flow_tf.serving.tf_hub import write_tf_hub
+    command = ("convert", "--bert_hub", small_encoder_dir, "--to_tfhub")
 
-    return built_once("small_hub", lambda folder: write_tf_hub(folder, small_source.pretrained))
+    def convert(folder):
+        assert succeeds(*command, folder) == f"written: {folder}\n"
+
+    return built_once("small_hub", convert)
 
 
 @pytest.fixture(scope="session")

@@ -29,10 +29,6 @@ def _normalizing_prompted_and_cut(monkeypatch, model):
     model.default_prompt_name = "task"
 
 
-def _whitened(monkeypatch, model):
-    model.fit(SENTENCES * 6, method="soft-whitening-0.1")
-
-
 def _narrow(monkeypatch, model):
     model.fit(SENTENCES * 6, method="soft-whitening-0.1-5")
     assert model.embedding_size == 5
@@ -44,7 +40,7 @@ def _truncated(monkeypatch, model):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", [_normalizing_prompted_and_cut, _whitened, _narrow, _truncated])
+@pytest.mark.parametrize("kind", [_normalizing_prompted_and_cut, _narrow, _truncated])
 def test_every_way_in_gives_the_vectors_of_encode(kind, tiny_encoder_dir, monkeypatch, tmp_path):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     kind(monkeypatch, model)
