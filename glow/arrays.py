@@ -1,4 +1,4 @@
-"""Write arrays to a file, and check those that were read from one."""
+"""Write arrays to a file, and check those that are read."""
 
 import os
 import zipfile

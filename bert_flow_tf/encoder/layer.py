@@ -1,7 +1,6 @@
 """An encoder with its pooling, as a Keras layer."""
 
 import copy
-import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -29,8 +28,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     Attributes:
       variables_by_name: the encoder's variables, by TF1's names or the SavedModel's.
-      traced_embed, traced_embed_few: `embed`, and its form for few tokens, traced at their first
-        call.
+      traced_embed: `embed`, traced at its first call.
       max_seq_length, num_types: number of positions and of token types; None if unknown.
       bert_config: shape and rates of a BERT; None for another encoder.
       seeds_dropout: True if seed and `occurrence` decide dropout; a SavedModel's dropout is random.
@@ -107,11 +105,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self._set_functions()
 
     def _set_functions(self) -> None:
-        # All users of an encoder call these functions, so that each is traced only once.
-        self.traced_embed, self.traced_embed_few = (
-            traced_once(functools.partial(self.embed, few_tokens=few), TOKEN_SPECS)
-            for few in (False, True)
-        )
+        # All users of an encoder call this function, so that it is traced only once.
+        self.traced_embed = traced_once(self.embed, TOKEN_SPECS)
 
     def call(self, inputs: Inputs, training: bool = False, dropout_seed: int = 0) -> tf.Tensor:
         """Return embeddings [batch, embedding_size].
@@ -123,15 +118,20 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return self.pooling(outputs, inputs["input_mask"])
 
     def embed(
-        self, inputs: Inputs, weights: Mapping[str, tf.Tensor] | None = None, **forms: bool
+        self,
+        inputs: Inputs,
+        weights: Mapping[str, tf.Tensor] | None = None,
+        portable: bool = False,
     ) -> tf.Tensor:
-        """Return embeddings without dropout; `forms` are `portable` and `few_tokens` of `Bert`.
+        """Return embeddings [batch, embedding_size] without dropout.
 
-        A BERT computes with `weights` instead of its variables, if they are given.
+        Args:
+          weights: what a BERT computes with instead of its variables, by name.
+          portable: True for a BERT's operations that ONNX has.
         """
-        if self.bert_config is None or not any(forms.values()):
+        if self.bert_config is None or not portable:
             return self(inputs, training=False)
-        bert = Bert(weights or self._encoder.variables, self.bert_config, **forms)
+        bert = Bert(weights or self._encoder.variables, self.bert_config, portable=True)
         return self.pooling(
             bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"]
         )

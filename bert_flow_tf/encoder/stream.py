@@ -24,7 +24,6 @@ from bert_flow_tf.runtime.batches import check_batch_size, length_batches, losse
 # Padded texts of up to 8,192 characters in all are one batch, which needs neither sorting nor
 # threads: only attention computes with padding.
 _ONE_BATCH = 8192
-_FEW_TEXTS = 4
 
 
 class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
@@ -112,9 +111,7 @@ class SentenceBatcher:
         The dict also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
       shape: shape of the output of one sentence.
       max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
-      pad_to_max: True to pad to `max_seq_length`, as the original does.
-      encode_few_texts: a form of `encode` for up to four texts; None to sort all texts into
-        batches.
+      pad_to_max: True to pad `encode_pieces` to `max_seq_length`, as the original does.
     """
 
     def __init__(
@@ -124,10 +121,8 @@ class SentenceBatcher:
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
-        encode_few_texts: Callable[[Inputs], tf.Tensor] | None = None,
     ) -> None:
         self._encode = encode
-        self._encode_few_texts = encode_few_texts
         self._tokenizer = tokenizer
         self._shape = tuple(shape)
         self._max_seq_length = max_seq_length
@@ -142,12 +137,7 @@ class SentenceBatcher:
     ) -> np.ndarray:
         """Return float32 [n, *shape] of all sentences."""
         with CutTexts(self._max_seq_length, self._tokenizer.unknown_id) as cuts:
-            if (
-                self._encode_few_texts
-                and isinstance(sentences, list)
-                and batch_size is None
-                and not show_progress_bar
-            ):
+            if isinstance(sentences, list) and batch_size is None and not show_progress_bar:
                 texts = sentence_list(sentences)
                 count = len(sentences)
                 # [CLS] and [SEP] count as words of four characters.
@@ -158,8 +148,7 @@ class SentenceBatcher:
                     cuts.texts = count
                     cuts.cut = int(cut)
                     cuts.unknown = int(unknown)
-                    is_few = count <= _FEW_TEXTS
-                    return (self._encode_few_texts if is_few else self._encode)(tokens).numpy()
+                    return self._encode(tokens).numpy()
             pieces = [
                 tokenize(self._tokenizer, part, self._max_seq_length, cuts)
                 for part in parts(sentences)

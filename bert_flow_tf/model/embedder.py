@@ -199,9 +199,7 @@ class Embedder(SentenceModel):
         )
         # A new calibration needs no new functions of the encoder and the tokenizer.
         self._embedding_batcher = batcher(
-            lambda tokens: calibrate(encoder.traced_embed(tokens)),
-            shape=[self.untruncated_size],
-            encode_few_texts=lambda tokens: calibrate(encoder.traced_embed_few(tokens)),
+            lambda tokens: calibrate(encoder.traced_embed(tokens)), shape=[self.untruncated_size]
         )
         log_prob = traced_once(
             lambda u: self.require_flow("log_prob").log_prob(u), self._pooled_spec
@@ -383,14 +381,12 @@ class Embedder(SentenceModel):
                 )
         return digest.hexdigest()
 
-    def embed_tokens(self, tokens: dict[str, tf.Tensor], few_tokens: bool = False) -> tf.Tensor:
+    def embed_tokens(self, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
         """Return float32 [n, untruncated_size] of the tokens from `Tokenizer.pack`.
 
         `finished` makes embeddings of it.
         """
-        encoder = self.cast_encoder
-        embed = encoder.traced_embed_few if few_tokens else encoder.traced_embed
-        return self._calibrated(embed(tokens))
+        return self._calibrated(self.cast_encoder.traced_embed(tokens))
 
     def _calibrated(self, u: tf.Tensor) -> tf.Tensor:
         z = u if self.calibration is None else self.calibration.forward(u)

@@ -260,9 +260,7 @@ def connected(
 def _worker_variables(threads: int) -> dict[str, str]:
     """Return the workers' environment variables for TensorFlow."""
     variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
-    # As in the commands, TensorFlow loads faster without Keras 3.
-    variables["TF_USE_LEGACY_KERAS"] = "1"
-    passed_on = ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS")
+    passed_on = ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS", "TF_USE_LEGACY_KERAS")
     return variables | {name: os.environ[name] for name in passed_on if name in os.environ}
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
 from bert_flow_tf.errors import UserError
@@ -94,9 +93,6 @@ def write_warmup_requests(
             writer.write(log.SerializeToString(deterministic=True))
 
 
-_FEW_TOKENS = 128
-
-
 def _signature(*specs: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a `tf.function` of tensors."""
     # No function here has a Python condition or loop over tensors.
@@ -133,7 +129,7 @@ class ServedBertFlow(tf.Module):
         # variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
         # A tf.function lets the signatures share its graph.
-        self._pool = _signature(TOKEN_SPECS)(functools.partial(_pool, pooled))
+        self._pool = _signature(TOKEN_SPECS)(pooled.embed)
         self._finish = functools.partial(model.finished, normalize=description.normalized or None)
         self._description = description
         self._width = encoder.embedding_size
@@ -226,15 +222,6 @@ class ServedBertFlow(tf.Module):
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
         embedding = reduce_dimension(self._latents(pooled), self._description.low_dim)
         return self._finish(embedding)
-
-
-def _pool(encoder: SentenceEncoder, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
-    # A search box sends one text; what is faster for it is slower for many.
-    return tf.cond(
-        tf.size(tokens["input_word_ids"]) <= _FEW_TOKENS,
-        lambda: encoder.embed(tokens, few_tokens=True),
-        lambda: encoder.embed(tokens),
-    )
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:

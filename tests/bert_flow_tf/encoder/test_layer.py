@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from tests.refusals import user_error
 
 
@@ -61,3 +62,10 @@ def test_a_model_without_a_pooler_has_no_pooled_output(tiny_source):
     kernel.assign(tf.zeros_like(kernel))
     with user_error("pooling: found 'cls'", "paper-cls"):
         encoder.with_pooling("cls")
+
+
+def test_no_operation_of_a_frozen_bert_is_shared_by_threads_at_its_peril(encoder):
+    # TensorFlow's batch norm keeps its number of channels between the calls of all threads.
+    inputs = dict.fromkeys(TOKEN_SPECS, tf.ones([1, 3], tf.int32))
+    graph = tf.function(encoder.embed).get_concrete_function(inputs).graph
+    assert "BatchNorm" not in " ".join(one.type for one in graph.get_operations())
