@@ -30,7 +30,7 @@ SIZES = {
     "pairs": 30,
     "steps": 20,
     "warmup": 2,
-    "learning_rate": 1e-2,
+    "learning_rate": 1e-3,
     "flow_learning_rate": 1e-2,
     "max_seq_length": 8,
 }
