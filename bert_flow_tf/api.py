@@ -184,8 +184,7 @@ class BertFlow(CalibratedEncoder, Embedder):
             return loaded
         if warm_up:
             loaded = cls.from_pretrained(path, dtype=dtype)
-            for texts in (["word"], ["word", "two words"] * 16):
-                loaded.encode(texts, show_progress_bar=False)
+            loaded.encode("word")
             return loaded
         folder = saved_model.model_folder(path)
         if not saved_model.is_saved_model(folder):

@@ -167,9 +167,6 @@ def write_onnx(
     kept = {name: value for name, value in values.items() if name in used}
     size = sum(value.shape.num_elements() * value.dtype.size for value in kept.values())
     data = pathlib.Path(f"{os.fspath(path)}_data") if size > _LARGE else None
-    if data is not None:
-        # An earlier file of this name would keep its weights before the new ones.
-        data.unlink(missing_ok=True)
     with open(path, "wb") as file:
         file.write(program.SerializeToString())
         for name, value in kept.items():

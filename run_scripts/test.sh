@@ -8,7 +8,7 @@ _here=${BASH_SOURCE[0]}
 source "${_here%/*}/setup_env.sh"
 cd "$REPOSITORY_ROOT"
 
-# The first import compiles TensorFlow, and Ray if it is there, which each of the test processes would else do.
+# The first import compiles TensorFlow, and at last Ray, which may be missing. Each of the test processes would else do that.
 "$VENV_PYTHON" -c 'import bert_flow_tf.api, sklearn.linear_model, ray.train.tensorflow' >/dev/null 2>&1 &
 
 style=0

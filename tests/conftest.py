@@ -117,45 +117,57 @@ def small_default_flow(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def shared_encoders():
-    """Let models of one encoder share it, because tracing it takes long.
-
-    They share its tokenizer, too. Runs have their own, whose weights may be restored.
-    """
+def _encoders():
+    """A dict of the shared encoders, which no test may change."""
     import numpy as np
 
-    # A module that is imported later would import the shared function.
-    importlib.import_module("bert_flow_tf.original.loading")
-    from bert_flow_tf import api
-    from bert_flow_tf.encoder.source import EncoderSource
-    from bert_flow_tf.model import build
-
-    encoders, tokenizers = {}, {}
-    build_encoder, make_tokenizer = build.build_encoder, EncoderSource.tokenizer
-
-    def shared_encoder(source, model):
-        key = source.bert_hub, source.fingerprint, model.pooling
-        limit = encoders[key].max_seq_length if key in encoders else None
-        if limit is None or not 3 <= model.max_seq_length <= limit:
-            encoders[key] = build_encoder(source, model)
-        return encoders[key]
-
-    def shared_tokenizer(source):
-        if source.fingerprint not in tokenizers:
-            tokenizers[source.fingerprint] = make_tokenizer(source)
-        return tokenizers[source.fingerprint]
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (api, build):
-            patch.setattr(module, "build_encoder", shared_encoder)
-        patch.setattr(EncoderSource, "tokenizer", shared_tokenizer)
-        yield
+    encoders = {}
+    yield encoders
     for (bert_hub, *_), encoder in encoders.items():
         if encoder.bert_config is not None:
             for name, variable in encoder.variables_by_name.items():
                 assert np.array_equal(variable, encoder.source.pretrained.weights[name]), (
                     f"a test changed {name} of {bert_hub}; it must copy.deepcopy the model"
                 )
+
+
+@pytest.fixture(scope="session")
+def _tokenizers():
+    """A dict of the shared tokenizers."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def shared_encoders(_encoders, _tokenizers):
+    """Let models of one encoder share it, because tracing it takes long.
+
+    They share its tokenizer, too. Runs have their own, whose weights may be restored.
+    """
+    # A module that is imported later would import the shared function.
+    importlib.import_module("bert_flow_tf.original.loading")
+    from bert_flow_tf import api
+    from bert_flow_tf.encoder.source import EncoderSource
+    from bert_flow_tf.model import build
+
+    build_encoder, make_tokenizer = build.build_encoder, EncoderSource.tokenizer
+
+    def shared_encoder(source, model):
+        key = source.bert_hub, source.fingerprint, model.pooling
+        limit = _encoders[key].max_seq_length if key in _encoders else None
+        if limit is None or not 3 <= model.max_seq_length <= limit:
+            _encoders[key] = build_encoder(source, model)
+        return _encoders[key]
+
+    def shared_tokenizer(source):
+        if source.fingerprint not in _tokenizers:
+            _tokenizers[source.fingerprint] = make_tokenizer(source)
+        return _tokenizers[source.fingerprint]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (api, build):
+            patch.setattr(module, "build_encoder", shared_encoder)
+        patch.setattr(EncoderSource, "tokenizer", shared_tokenizer)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,9 @@ _MODEL = "--model runs/finished"
 COMMANDS: dict[str, Run] = {
     "train_flow": _siamese(_FLOW),
     "train_bert": _siamese(_TRAIN, do_eval=True),
-    "early_stopping": _siamese(_TRAIN, early_stopping=True, do_predict=True, num_train_epochs=4.0),
+    "early_stopping": _siamese(
+        _TRAIN, early_stopping=True, do_eval=True, do_predict=True, num_train_epochs=4.0
+    ),
     "early_stopping_flow": _siamese(_FLOW, early_stopping=True, num_train_epochs=4.0),
     "overwrite": _siamese(_FLOW, exp_name="finished", flow_learning_rate=0.1, overwrite=True),
     "more_epochs": _siamese(_FLOW, exp_name="finished", num_train_epochs=4.0),

@@ -159,7 +159,7 @@ def test_run_siamese_knows_the_parts_of_a_file(workplace, documented_encoder_dir
 
 
 def test_the_loss_and_the_method_of_the_page_are_used(workplace):
-    model = BertFlow.from_hub("encoders/electra", max_seq_length=16)
+    model = BertFlow.from_hub("electra", max_seq_length=16)
     sentences = (workplace / "sentences.txt").read_text().splitlines()
     shrinking = sys.modules["my_extensions"].shrinking_loss
     latents = [

@@ -94,8 +94,10 @@ class Bert:
             end and 0 after.
           seeds: int64 [batch, 2], the sentences' dropout seeds; None for no dropout.
           training: True for operations with hand-written gradients.
-          first_token_only: compute the last layer only at [CLS], as [batch, 1, width].
+          first_token_only: compute the last layer only at [CLS], as [batch, 1, width]; not in
+            training.
         """
+        assert not (training and first_token_only)
         if tf.executing_eagerly() or self._portable:
             return self._outputs(inputs, seeds, training, first_token_only)
         # XLA needs static shapes, but the number of tokens differs from batch to batch.
@@ -118,8 +120,8 @@ class Bert:
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
         positions = tf.cast(tf.convert_to_tensor(positions)[: layout.length], tf.float32)
         rows += layout.to_rows(tf.broadcast_to(positions, layout.shape(types.shape[1])))
-        # The fused operations are faster, but are not used for gradients.
-        operations = _PLAIN if training and self._trainable else _FUSED
+        # The forms of a frozen BERT are faster, but have no hand-written gradients.
+        operations = _PLAIN if training and self._trainable else _FROZEN
         operations = _PORTABLE if self._portable else operations
         dropout = Dropout(self.config, seeds, mask)
         rows = dropout.hidden(self._norm(operations, rows, "bert/embeddings/LayerNorm"), 0)
@@ -353,7 +355,7 @@ def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: flo
     return dropped(x)
 
 
-def _inference_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+def _frozen_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     # Without a custom gradient, because TensorFlow would warn of it when it loads an export. One
     # batch norm of all rows is 2 % faster for 32 texts, but corrupts memory when two threads call
     # it, unless TensorFlow's optimiser replaces it.
@@ -426,8 +428,8 @@ def _portable_gelu_erf(x: tf.Tensor) -> tf.Tensor:
 
 # These are the other activations of a configuration.
 _SIMPLE: _Operations = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
-_FUSED: _Operations = _SIMPLE | {
-    "layer_norm": _inference_layer_norm,
+_FROZEN: _Operations = _SIMPLE | {
+    "layer_norm": _frozen_layer_norm,
     "gelu_tanh": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
 }

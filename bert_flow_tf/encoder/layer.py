@@ -126,8 +126,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """Return embeddings [batch, embedding_size] without dropout.
 
         Args:
-          weights: what a BERT computes with instead of its variables, by name.
-          portable: True for a BERT's operations that ONNX has.
+          weights: with `portable`, what a BERT computes with instead of its variables, by name.
+          portable: True for operations of a BERT that ONNX has.
         """
         if self.bert_config is None or not portable:
             return self(inputs, training=False)

@@ -64,6 +64,15 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
     )
 
 
+def _check_averages(low_dim: int, calibration: Calibration | None) -> None:
+    """Raise `ArgumentError` for averages of an affine map's channels."""
+    if low_dim > 0 and isinstance(calibration, AffineMap):
+        raise ArgumentError(
+            f"low_dim: found {low_dim} with an affine calibration; averages of its channels mean "
+            "nothing, so leave it out"
+        )
+
+
 def current_record(record: CalibrationRecord, calibration: Calibration) -> CalibrationRecord:
     """Return a record with the calibration's present configuration."""
     config = calibration.config if isinstance(calibration, Flow) else None
@@ -146,6 +155,7 @@ class Embedder(SentenceModel):
                     f"flow: found one of {width} channels in a model with low_dim={self.low_dim}, "
                     f"expected {calibration.event_size}"
                 )
+            _check_averages(self.low_dim, calibration)
         record = msgspec.structs.replace(self.record, flow=learned)
         self._set_calibration(calibration, record)
         self.history_ = None
@@ -192,20 +202,20 @@ class Embedder(SentenceModel):
         return None
 
     def _make_batchers(self) -> None:
-        encoder = self.cast_encoder
         calibrate = self._traced_calibration()
         batcher = functools.partial(
             SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length
         )
         # A new calibration needs no new functions of the encoder and the tokenizer.
         self._embedding_batcher = batcher(
-            lambda tokens: calibrate(encoder.traced_embed(tokens)), shape=[self.untruncated_size]
+            lambda tokens: calibrate(self.cast_encoder.traced_embed(tokens)),
+            shape=[self.untruncated_size],
         )
         log_prob = traced_once(
             lambda u: self.require_flow("log_prob").log_prob(u), self._pooled_spec
         )
         self._log_prob_batcher = batcher(
-            lambda tokens: log_prob(encoder.traced_embed(tokens)), shape=[]
+            lambda tokens: log_prob(self.cast_encoder.traced_embed(tokens)), shape=[]
         )
 
     @property
@@ -213,7 +223,7 @@ class Embedder(SentenceModel):
         return tf.TensorSpec([None, self.encoder.embedding_size], tf.float32)
 
     def _traced_calibration(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return `_calibrated`, traced, which follows a flow that changes."""
+        """Return `_calibrated`, traced for a calibration; it follows a flow that changes."""
         if self.calibration is None:
             return self._calibrated
         calibrated = traced_once(self._calibrated, self._pooled_spec)
@@ -253,11 +263,7 @@ class Embedder(SentenceModel):
     @low_dim.setter
     def low_dim(self, value: int) -> None:
         check_low_dim(value, self.encoder.embedding_size)
-        if value > 0 and isinstance(self.calibration, AffineMap):
-            raise ArgumentError(
-                f"low_dim: found {value} with an affine calibration; averages of its channels mean "
-                "nothing, so leave it out"
-            )
+        _check_averages(value, self.calibration)
         self.record = msgspec.structs.replace(self.record, low_dim=value)
         self._make_batchers()
 

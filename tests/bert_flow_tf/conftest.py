@@ -35,7 +35,7 @@ def pytest_configure():
         )
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _models_share_encoders(shared_encoders):
     pass
 

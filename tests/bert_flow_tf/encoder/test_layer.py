@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.encoder import bert
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from tests.refusals import user_error
@@ -64,7 +65,16 @@ def test_a_model_without_a_pooler_has_no_pooled_output(tiny_source):
         encoder.with_pooling("cls")
 
 
-def test_no_operation_of_a_frozen_bert_is_shared_by_threads_at_its_peril(encoder):
+def test_a_rows_norm_does_not_depend_on_its_place():
+    rng = np.random.default_rng(0)
+    x, gamma, beta = (rng.normal(size=shape).astype(np.float32) for shape in ((40, 8), 8, 8))
+    normed = bert._frozen_layer_norm(x, gamma, beta)
+    for start in range(37):
+        found = bert._frozen_layer_norm(x[start : start + 3], gamma, beta)
+        np.testing.assert_array_equal(found, normed[start : start + 3])
+
+
+def test_a_frozen_bert_has_no_batch_norm(encoder):
     # TensorFlow's batch norm keeps its number of channels between the calls of all threads.
     inputs = dict.fromkeys(TOKEN_SPECS, tf.ones([1, 3], tf.int32))
     graph = tf.function(encoder.embed).get_concrete_function(inputs).graph

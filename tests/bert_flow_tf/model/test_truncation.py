@@ -95,6 +95,17 @@ def test_commands_truncate(model, tiny_encoder_dir, tmp_path):
     assert '"out_features": 3' in (tmp_path / "st" / "2_Dense" / "config.json").read_text()
 
 
+def test_averages_of_an_affine_maps_channels_are_refused(tiny_encoder_dir):
+    size = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encoder.embedding_size
+    first, second = (BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8) for _ in range(2))
+    first.low_dim = 8
+    with user_error("low_dim: found 8 with an affine calibration"):
+        first.flow = AffineMap(size)
+    second.flow = AffineMap(size)
+    with user_error("low_dim: found 8 with an affine calibration"):
+        second.low_dim = 8
+
+
 def test_a_folder_has_one_kind_of_norm(tmp_path, demo_dir):
     model = BertFlow.from_hub("demo", truncate_dim=6)
     (tmp_path / "texts.txt").write_text("a boat\nthe rain\n")
