@@ -100,7 +100,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         """
         if saved_model.is_saved_model(bert_hub):
             logging.warning(
-                "%s is a saved model: bert_hub loads only its encoder, without the flow", bert_hub
+                "%s is a saved model, of which bert_hub loads only the encoder", bert_hub
             )
         if None not in (pooling, sentence_embedding_type) and pooling_name(
             str(pooling)

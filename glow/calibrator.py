@@ -119,7 +119,8 @@ class FlowTrainer:
         self._fixed_forward = None
         losses: list[float] = []
         try:
-            with _progress_bar(steps, show_progress_bar) as progress:
+            limit = "at most " if best and ends_early else ""
+            with _progress_bar(steps, show_progress_bar, limit) as progress:
                 for number, stack in enumerate(_stacked(batches)):
                     told.on_epoch_begin(number)
                     step_losses = self._take_steps(X[stack], len(losses), steps)
@@ -250,11 +251,15 @@ def _started(
     return started
 
 
-def _progress_bar(steps: int, show: bool | None) -> tqdm:
-    """Return a bar; log a line instead if there is no terminal."""
+def _progress_bar(steps: int, show: bool | None, limit: str) -> tqdm:
+    """Return a bar; log a line instead if there is no terminal.
+
+    Args:
+      limit: words before the number of steps.
+    """
     bar = tqdm(total=steps, desc="flow", unit="step", disable=None if show is None else not show)
     if bar.disable and show is None:
-        logging.info("learning the flow, %s steps", f"{steps:,}")
+        logging.info("learning the flow, %s%s steps", limit, f"{steps:,}")
     return bar
 
 

@@ -194,7 +194,7 @@ def _missing(name: str, value: str, kind: str, path: str | None) -> str:
     """Return what to do about a part that no registry has."""
     if path is None:
         register = f"glow.config.{name.upper()}S[{value!r}] = {kind}"
-        return f"one of your own is registered before: {register}"
+        return f"one of your own is registered before, or in a file given to --code: {register}"
     module, _, part = path.partition(":")
     if module == "__main__":
         advice = f"put {part} into a file, and import that first, or give it to --code"

@@ -57,8 +57,11 @@ def check_savable(calibration: Calibration) -> None:
     calibration.find_network()
     if calibration.unregistered is not None:
         name = calibration.unregistered
-        register = f"glow.config.NETWORKS[NAME] = {name}"
-        raise ValueError(f"network: found {name}, expected one that is registered: {register}")
+        named = name if name.isidentifier() else "function"
+        raise ValueError(
+            f"network: found {name}, expected a function of a module, registered: "
+            f"glow.config.NETWORKS[NAME] = {named}"
+        )
 
 
 def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:

@@ -101,7 +101,8 @@ class Whitening(AffineMethod):
         name = "whitening" if self.directions is None else f"whitening-{kept}"
         rows = len(distinct_rows(x))
         if rows <= width:
-            expected = f"expected more than the {width} channels, or soft-whitening-0.1"
+            soft = name.replace("whitening", "soft-whitening-0.1")
+            expected = f"expected more than the {width} channels, or {soft}"
             raise ValueError(f"found {rows:,} different sentences for {name}, {expected}")
         if rows < 2 * kept:
             meaning = (

@@ -148,12 +148,14 @@ def recommend(rows: Sequence[Compared], pairs: int, metric: str = "spearman") ->
         if not best.change or best.interval is None or best.interval[1] < _MATTERS:
             return Recommendation("none", "by the labelled pairs")
         low, high = (100 * bound for bound in best.interval)
-        interval = f"{100 * best.change:+.2f} (95 %: {low:+.2f} to {high:+.2f})"
-        words = f"{pairs:,} labelled pairs are too few to tell: {best.method}, {measure} {interval}"
+        found = (
+            f"{best.method}: {measure} {100 * best.change:+.2f}, 95 %: {low:+.2f} to {high:+.2f}"
+        )
+        words = f"{pairs:,} labelled pairs are too few to tell ({found})"
         return Recommendation(_by_auto(methods) or "none", words)
     chosen = _by_auto(methods)
-    if chosen:
-        return Recommendation(chosen, "without labelled pairs")
+    if chosen or all(row.witness is None for row in methods):
+        return Recommendation(chosen or "none", "without labelled pairs")
     claimed = [row for row in methods if row.witness_claim == "helps"]
     best_claimed = max(claimed, key=lambda row: row.witness or 0.0, default=None)
     return Recommendation(best_claimed.method if best_claimed else "none", "by the witness")

@@ -37,11 +37,11 @@ _FALSE_MATCHES = 1e-4
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.")
 @click.option(
-    "--threshold", type=click.FloatRange(-1, 1), metavar="X", help="Least cosine of a pair."
+    "--threshold", type=opt.FloatRange(-1, 1), metavar="X", help="Least cosine of a pair."
 )
 @click.option(
     "--false_matches",
-    type=click.FloatRange(0, 1, True, True),
+    type=opt.FloatRange(0, 1, True, True),
     metavar="X",
     help="Without --threshold: share of random pairs above it.  [default: 0.0001]",
 )

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 )
 @plot_options("gold", "reliability")
 @TABLE_FORMAT
-@click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
+@click.option("--out", metavar="FILE", help=f"Results.  [default for a run: its {EVALUATION_FILE}]")
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
 def evaluate(
     model: ModelOptions,

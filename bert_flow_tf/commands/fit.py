@@ -70,8 +70,9 @@ def fit(
     count = _rows(embeddings) if embeddings else len(texts)
     if count < settings.batch_size:
         raise UserError(
-            f"--train_batch_size: found {settings.batch_size}, expected at most the {count} "
-            "sentences"
+            f"--{'embeddings' if embeddings else 'input'}: found {count} "
+            f"{'rows' if embeddings else 'sentences'}, expected at least the "
+            f"--train_batch_size of {settings.batch_size}"
         )
     judged = None if pairs is None else opt.read_pairs(pairs, pair_columns)
     if empty := len(given) - len(texts):

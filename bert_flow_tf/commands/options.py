@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import typing
@@ -39,9 +40,23 @@ Decorator = Callable[[Function], Function]
 
 _LARGEST = 2**32 - 1
 _MOST_SEEDS = 1000
-COUNT = click.IntRange(1, _LARGEST)
-WHOLE = click.IntRange(0, _LARGEST)
-LENGTH = click.IntRange(3, _LARGEST)
+
+
+class IntRange(click.IntRange):
+    """Whole numbers in a range."""
+
+    name = "whole number"
+
+
+class FloatRange(click.FloatRange):
+    """Numbers in a range."""
+
+    name = "number"
+
+
+COUNT = IntRange(1, _LARGEST)
+WHOLE = IntRange(0, _LARGEST)
+LENGTH = IntRange(3, _LARGEST)
 
 
 def length_option(default: object) -> Decorator:
@@ -87,7 +102,7 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
     "max_seq_length": length_option("the encoder's, at most 256"),
     "truncate_dim": click.option(
         "--truncate_dim",
-        type=click.IntRange(min=1),
+        type=IntRange(min=1),
         metavar="N",
         help="Leading channels to keep.",
     ),
@@ -133,9 +148,9 @@ def _field_option(field: dataclasses.Field) -> Decorator:
     top = limits.get("lt")
     kind = base
     if base is int and low is not None:
-        kind = click.IntRange(low, top, max_open=top is not None)
+        kind = IntRange(low, top, max_open=top is not None)
     elif base is float and low is not None:
-        kind = click.FloatRange(low, top, min_open="gt" in limits, max_open=top is not None)
+        kind = FloatRange(low, top, min_open="gt" in limits, max_open=top is not None)
     metavar = {int: "N", float: "X"}.get(base, "NAME")
     return click.option(*names, type=kind, default=field.default, metavar=metavar, help=text)
 
@@ -286,7 +301,8 @@ def check_model(model: str) -> None:
     """Download a Hub model; raise `UserError` if `--model` does not exist."""
     try:
         if not (os.path.exists(f"{model}.index") or model_folder(model).is_dir()):
-            raise UserError(f"{model}: no such folder or checkpoint")
+            found = "found a file, expected a folder" if os.path.isfile(model) else "no such folder"
+            raise UserError(f"{model}: {found} or checkpoint")
     except UserError as error:
         near = "" if os.path.exists(model) else suggest_file(model)
         raise UserError(f"--model={error}{near}") from error
@@ -313,6 +329,10 @@ def sentence_options(*, required: bool = True) -> Decorator:
                 columns=[column] if column else None,
                 no_header=no_header,
             )
+            first = next(sentences, None)
+            if first is None:
+                raise UserError(f"--input={path}: found no sentences, expected at least one")
+            sentences = itertools.chain([first], sentences)
         elif file_format or column or no_header:
             raise click.UsageError("--input_format and --column: missing --input, which they need")
         return {"sentences": sentences, **values}
@@ -378,6 +398,8 @@ def read_pairs(path: str, columns: str | None) -> "Pairs":
             pairs[0].extend(sentences)
             pairs[1].extend(kept.column(0).to_pylist())
             pairs[2].extend(_number(one, path, names[2]) for one in kept.column(1).to_pylist())
+    if not pairs[0]:
+        raise UserError(f"--pairs={path}: found no pairs, expected at least one")
     return pairs
 
 
@@ -385,8 +407,10 @@ def _default_columns(path: str, file_format: str) -> list[str]:
     """Return the names of the columns, or a TSV's first three places."""
     if file_format == "tsv":
         with reading(path, "pairs of sentences"), open(path, encoding="utf-8-sig") as lines:
-            header = lines.readline().rstrip("\r\n").split("\t")
-        if not {*_PAIR_NAMES} <= {*header}:
+            header = lines.readline()
+        if not header:
+            raise UserError(f"--pairs={path}: found no pairs, expected at least one")
+        if not {*_PAIR_NAMES} <= {*header.rstrip("\r\n").split("\t")}:
             return ["1", "2", "3"]
     return [*_PAIR_NAMES]
 

@@ -74,9 +74,16 @@ def search(
             settings = _settings(manifest, loaded, embeddings)
             job = Job(files, folder, settings, overwrite=overwrite)
             parts = job.run(LocalEngine(loaded, folder, settings)).parts
+            if not parts:
+                raise _no_sentences(inputs)
             table = _table(folder, parts)
     rows = table.select(shown).to_pylist()
     numbers = _first_rows(rows, name) if unique else [*range(len(rows))]
+    numbers = [i for i in numbers if rows[i][name].strip()]
+    if not numbers:
+        raise _no_sentences(inputs)
+    if empty := sum(not row[name].strip() for row in rows):
+        click.echo(f"empty sentences, left out: {empty:,}", err=True)
     corpus = [[rows[i][column] for column in shown] for i in numbers]
     vectors = table.take(numbers)[EMBEDDING].combine_chunks().flatten().to_numpy()
     found = _nearest(loaded.encode_query(all_queries), vectors.reshape(len(numbers), -1), top_k)
@@ -123,9 +130,11 @@ def _table(folder: pathlib.Path, parts: Iterable[str]) -> "pyarrow.Table":
     import pyarrow.parquet
 
     tables = [pyarrow.parquet.read_table(folder / part) for part in parts]
-    if not tables:
-        raise UserError("--input: found no sentence, expected at least one")
     return joined(tables)
+
+
+def _no_sentences(inputs: Sequence[str]) -> UserError:
+    return UserError(f"--input={' '.join(inputs)}: found no sentences, expected at least one")
 
 
 def _first_rows(rows: Sequence[dict[str, Any]], name: str) -> list[int]:

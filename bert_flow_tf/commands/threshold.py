@@ -16,7 +16,7 @@ from bert_flow_tf.table import Cell, Table, number
 @click.option(
     "--false_matches",
     "shares",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=opt.FloatRange(0, 1, min_open=True, max_open=True),
     multiple=True,
     default=(1e-3,),
     metavar="X",

@@ -52,7 +52,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     if not path.is_dir():
         if not pathlib.Path(f"{path}.index").is_file():
             raise UserError(
-                f"{path}: found no {path.name}.index, expected a folder or a checkpoint's prefix"
+                f"{path}: no such folder, and no {path.name}.index of a checkpoint beside it"
             )
         return path
     if (path / "bert_model.ckpt.index").is_file():

@@ -89,8 +89,13 @@ MISTAKES = {
     "--bert_hub",
     f"{FIT} --input s.txt --sentence_embedding_type paper-cl": "did you mean paper-cls?",
     f"{FIT} --input s.txt --flow_model_config config_l9": "did you mean config_l3_d3_w32?",
-    f"{FIT} --input s.txt --train_batch_size 65": "--train_batch_size: found 65, expected at most "
-    "the 64 sentences",
+    f"{FIT} --input s.txt --train_batch_size 65": "--input: found 64 sentences, expected at least "
+    "the --train_batch_size of 65",
+    f"{FIT} --input nothing.txt": "--input=nothing.txt: found no sentences",
+    f"{ENCODE} nothing.txt --out o.npy": "--input=nothing.txt: found no sentences",
+    "evaluate --bert_hub demo --pairs nothing.tsv": "--pairs=nothing.tsv: found no pairs",
+    "similarity --model s.txt a b": "--model=s.txt: found a file",
+    f"{FIT} --input s.txt --num_train_epochs ten": "'ten' is not a valid number",
     "export --model folder --out o": "folder: found neither bert_flow.json nor",
     "reproduce --bert_hub demp --glue_dir {glue} --out o": "did you mean demo?",
     CONVERT: "found none, expected one of --tf1_checkpoint, --huggingface, --run, --tf1_flow",
@@ -107,7 +112,7 @@ MISTAKES = {
     f"{RUN_SIAMESE} --data_dir=nowhere": "nowhere: no such folder",
     f"{RUN_SIAMESE} --max_seq_length={2**31}": f"--max_seq_length: found {2**31}, ",
     f"{RUN_SIAMESE} --sentence_embedding_type=avgg": "did you mean avg?",
-    f"{RUN_SIAMESE} --init_checkpoint=nowhere": "found no nowhere.index",
+    f"{RUN_SIAMESE} --init_checkpoint=nowhere": "no such folder, and no nowhere.index",
     f"{RUN_SIAMESE} stray": "stray",
     "run_siamese --do_train=true": "--task_name",
 }
@@ -169,6 +174,7 @@ def _cases(name: str, root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, l
         (folder / "model").mkdir(parents=True)
         for file in ("s.txt", "ckpt.index", "model/bert_flow.json"):
             (folder / file).touch()
+        (folder / "s.txt").write_text("one\n")
         result = folder / KEPT.get(name, "folder")
         result.parent.mkdir(exist_ok=True)
         if case in ("kept", "foreign"):
@@ -191,6 +197,8 @@ def outcomes(tmp_path_factory):
     (folder / "s.txt").write_text("w1 w2\n" * 64)
     (folder / "s.tsv").write_text("sentence\nw1 w2\n")
     (folder / "empty.txt").write_text("\n \n")
+    for name in ("nothing.txt", "nothing.tsv"):
+        (folder / name).touch()
     for name in ("my_model", "folder"):
         (folder / name).mkdir()
     planned += [

@@ -273,6 +273,17 @@ def prompted(saved, tmp_path_factory):
     return path
 
 
+def test_search_leaves_empty_sentences_out(saved, tmp_path):
+    corpus, empty = tmp_path / "corpus.txt", tmp_path / "empty.txt"
+    corpus.write_text(f"{SENTENCES[0]}\n\n  \n{SENTENCES[1]}\n")
+    empty.write_text("\n")
+    outcome = bert_flow("search", "--model", saved, "--input", corpus, "w1")
+    assert [line.split("\t")[0] for line in outcome.stdout.splitlines()] == ["1", "2"]
+    assert "empty sentences, left out: 2\n" in outcome.stderr
+    said = refused("search", "--model", saved, "--input", empty, "w1")
+    assert f"--input={empty}: found no sentences" in said
+
+
 def test_search_uses_the_prompts_of_query_and_document(prompted, sentences_file, tmp_path):
     model = BertFlow.from_pretrained(prompted)
     query = model.encode_query("w5 w6", normalize_embeddings=True)
