@@ -125,4 +125,4 @@ def test_the_command_learns_from_a_folder(tiny_encoder_dir, folder, tmp_path):
         said = succeeds(*command, *learning)
     assert said == f"model written: {tmp_path / 'model'} (300 sentences, 18 steps)\n"
     large = ("--train_batch_size", 301, "--embeddings", folder, "--out", tmp_path / "new")
-    assert "--train_batch_size: found 301" in refused(*command, *large, unchanged=tmp_path)
+    assert "--embeddings: found 300 rows" in refused(*command, *large, unchanged=tmp_path)
