@@ -28,4 +28,5 @@ if __name__ == "__main__":
     model = BertFlow.from_hub("demo", max_seq_length=64)
     model.flow = Glow(GlowConfig(), model.embedding_size, seed=0)
     losses = train(model, sample_sentences(), steps=30)
-    print(f"{losses[0]:.2f} to {losses[-1]:.2f} bits per dimension; saved: {model.save('own_loop', overwrite=True)}")
+    saved = model.save("own_loop", overwrite=True)
+    print(f"{losses[0]:.2f} to {losses[-1]:.2f} bits per dimension; saved: {saved}")

@@ -8,7 +8,7 @@ _here=${BASH_SOURCE[0]}
 source "${_here%/*}/setup_env.sh"
 cd "$REPOSITORY_ROOT"
 
-# The first import compiles TensorFlow, and at last Ray, which may be missing. Each of the test processes would else do that.
+# This first import compiles TensorFlow and Ray, which each test process would do otherwise. Ray, which may be missing, comes last.
 "$VENV_PYTHON" -c 'import bert_flow_tf.api, sklearn.linear_model, ray.train.tensorflow' >/dev/null 2>&1 &
 
 style=0

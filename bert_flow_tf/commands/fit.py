@@ -69,10 +69,13 @@ def fit(
     texts = [sentence for sentence in given if sentence.strip()]
     count = _rows(embeddings) if embeddings else len(texts)
     if count < settings.batch_size:
+        given_rows = (
+            f"--embeddings: found {count} rows"
+            if embeddings
+            else f"--input: found {count} sentences"
+        )
         raise UserError(
-            f"--{'embeddings' if embeddings else 'input'}: found {count} "
-            f"{'rows' if embeddings else 'sentences'}, expected at least the "
-            f"--train_batch_size of {settings.batch_size}"
+            f"{given_rows}, expected at least the --train_batch_size of {settings.batch_size}"
         )
     judged = None if pairs is None else opt.read_pairs(pairs, pair_columns)
     if empty := len(given) - len(texts):

@@ -78,12 +78,14 @@ def search(
                 raise _no_sentences(inputs)
             table = _table(folder, parts)
     rows = table.select(shown).to_pylist()
-    numbers = _first_rows(rows, name) if unique else [*range(len(rows))]
-    numbers = [i for i in numbers if rows[i][name].strip()]
+    # An empty sentence is near to many queries, and no answer.
+    numbers = [i for i, row in enumerate(rows) if row[name].strip()]
     if not numbers:
         raise _no_sentences(inputs)
-    if empty := sum(not row[name].strip() for row in rows):
+    if empty := len(rows) - len(numbers):
         click.echo(f"empty sentences, left out: {empty:,}", err=True)
+    if unique:
+        numbers = _first_rows(rows, numbers, name)
     corpus = [[rows[i][column] for column in shown] for i in numbers]
     vectors = table.take(numbers)[EMBEDDING].combine_chunks().flatten().to_numpy()
     found = _nearest(loaded.encode_query(all_queries), vectors.reshape(len(numbers), -1), top_k)
@@ -129,19 +131,18 @@ def _table(folder: pathlib.Path, parts: Iterable[str]) -> "pyarrow.Table":
     """Read the parts of a folder of embeddings as one table."""
     import pyarrow.parquet
 
-    tables = [pyarrow.parquet.read_table(folder / part) for part in parts]
-    return joined(tables)
+    return joined([pyarrow.parquet.read_table(folder / part) for part in parts])
 
 
 def _no_sentences(inputs: Sequence[str]) -> UserError:
     return UserError(f"--input={' '.join(inputs)}: found no sentences, expected at least one")
 
 
-def _first_rows(rows: Sequence[dict[str, Any]], name: str) -> list[int]:
-    """Return the first row of each different sentence."""
+def _first_rows(rows: Sequence[dict[str, Any]], numbers: Sequence[int], name: str) -> list[int]:
+    """Return the numbers of the first rows of different sentences."""
     first: dict[str, int] = {}
-    for i, row in enumerate(rows):
-        first.setdefault(row[name], i)
+    for i in numbers:
+        first.setdefault(rows[i][name], i)
     return list(first.values())
 
 

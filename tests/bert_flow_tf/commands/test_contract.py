@@ -172,7 +172,7 @@ def _cases(name: str, root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, l
     for case, arguments in cases.items():
         folder = root / case
         (folder / "model").mkdir(parents=True)
-        for file in ("s.txt", "ckpt.index", "model/bert_flow.json"):
+        for file in ("ckpt.index", "model/bert_flow.json"):
             (folder / file).touch()
         (folder / "s.txt").write_text("one\n")
         result = folder / KEPT.get(name, "folder")
