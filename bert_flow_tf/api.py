@@ -163,7 +163,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         """Load a saved model, a Hub model, a run or a checkpoint.
 
         `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
-        checkpoint's prefix. With `warm_up`, some texts are encoded, so that the first request does
+        checkpoint's prefix. With `warm_up`, a text is encoded, so that the first request does
         not wait for a second while TensorFlow traces. `truncate_dim` is the number of leading
         channels to keep, by default as saved. With the backend "onnx" or "openvino", a saved model
         becomes a `runtime.model.ExportedModel`, which encodes and does not learn, see

@@ -119,8 +119,7 @@ class FlowTrainer:
         self._fixed_forward = None
         losses: list[float] = []
         try:
-            may_end = best is not None and ends_early
-            with _progress_bar(steps, show_progress_bar, may_end=may_end) as progress:
+            with _progress_bar(steps, show_progress_bar) as progress:
                 for number, stack in enumerate(_stacked(batches)):
                     told.on_epoch_begin(number)
                     step_losses = self._take_steps(X[stack], len(losses), steps)
@@ -251,18 +250,11 @@ def _started(
     return started
 
 
-def _progress_bar(steps: int, show: bool | None, *, may_end: bool) -> tqdm:
-    """Return a bar; log a line instead if there is no terminal.
-
-    Args:
-      steps: number of steps.
-      show: None to show the bar on a terminal only.
-      may_end: True if training may end before.
-    """
+def _progress_bar(steps: int, show: bool | None) -> tqdm:
+    """Return a bar; log a line instead if there is no terminal."""
     bar = tqdm(total=steps, desc="flow", unit="step", disable=None if show is None else not show)
     if bar.disable and show is None:
-        limit = "at most " if may_end else ""
-        logging.info("learning the flow, %s%s steps", limit, f"{steps:,}")
+        logging.info("learning the flow, %s steps", f"{steps:,}")
     return bar
 
 

@@ -27,7 +27,7 @@ _DTYPE = click.option(
     epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy"
 )
 @opt.model_options(required=False, backend=True)
-@opt.sentence_options(required=False)
+@opt.sentence_options(required=False, may_be_empty=True)
 @click.option(
     "--calibration", metavar="DIR", help="Instead of a model: a calibration that fit wrote."
 )

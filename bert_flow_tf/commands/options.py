@@ -301,15 +301,25 @@ def check_model(model: str) -> None:
     """Download a Hub model; raise `UserError` if `--model` does not exist."""
     try:
         if not (os.path.exists(f"{model}.index") or model_folder(model).is_dir()):
-            found = "found a file, expected a folder" if os.path.isfile(model) else "no such folder"
-            raise UserError(f"{model}: {found} or checkpoint")
+            is_file = os.path.isfile(model)
+            found = (
+                "found a file, expected a folder or a checkpoint's prefix"
+                if is_file
+                else "no such folder or checkpoint"
+            )
+            raise UserError(f"{model}: {found}")
     except UserError as error:
         near = "" if os.path.exists(model) else suggest_file(model)
         raise UserError(f"--model={error}{near}") from error
 
 
-def sentence_options(*, required: bool = True) -> Decorator:
-    """Return a decorator that adds `--input` and passes an iterator as `sentences`."""
+def sentence_options(*, required: bool = True, may_be_empty: bool = False) -> Decorator:
+    """Return a decorator that adds `--input` and passes an iterator as `sentences`.
+
+    Args:
+      required: True if the command needs `--input`.
+      may_be_empty: True if a file without sentences is no mistake.
+    """
     text = "Text, TSV, CSV, JSONL or Parquet; -: stdin"
     options = [
         click.option("--input", "path", required=required, metavar="FILE", help=text),
@@ -330,9 +340,10 @@ def sentence_options(*, required: bool = True) -> Decorator:
                 no_header=no_header,
             )
             first = next(sentences, None)
-            if first is None:
+            if first is not None:
+                sentences = itertools.chain([first], sentences)
+            elif not may_be_empty:
                 raise UserError(f"--input={path}: found no sentences, expected at least one")
-            sentences = itertools.chain([first], sentences)
         elif file_format or column or no_header:
             raise click.UsageError("--input_format and --column: missing --input, which they need")
         return {"sentences": sentences, **values}

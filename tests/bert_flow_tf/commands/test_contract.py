@@ -19,7 +19,7 @@ from bert_flow_tf.cli import main
 from bert_flow_tf.sample_data import sample_glue_dir
 from tests.refusals import files_below, refusal, refused, succeeds
 
-# Option -> a file or folder that is there, empty.
+# Option -> a file or folder that is there.
 THERE = {"--input": "s.txt", "--model": "model", "--tf1_checkpoint": "ckpt", "--text": "s.txt"}
 # Each command has a line up to its input, and the path of its result: None without one, or to
 # continue an earlier one.
@@ -92,7 +92,7 @@ MISTAKES = {
     f"{FIT} --input s.txt --train_batch_size 65": "--input: found 64 sentences, expected at least "
     "the --train_batch_size of 65",
     f"{FIT} --input nothing.txt": "--input=nothing.txt: found no sentences",
-    f"{ENCODE} nothing.txt --out o.npy": "--input=nothing.txt: found no sentences",
+    "isotropy --bert_hub demo --input nothing.txt": "--input=nothing.txt: found no sentences",
     "evaluate --bert_hub demo --pairs nothing.tsv": "--pairs=nothing.tsv: found no pairs",
     "similarity --model s.txt a b": "--model=s.txt: found a file",
     f"{FIT} --input s.txt --num_train_epochs ten": "'ten' is not a valid number",

@@ -235,9 +235,10 @@ def test_search_reads_any_folder_of_the_same_model(saved, tmp_path):
     said = succeeds(
         "search", *corpus, "--embeddings", folder, "--keep", "id", "--top_k", 2, SENTENCES[5]
     )
-    assert [line.split("\t")[2:] for line in said.splitlines()] == [
-        ["5", SENTENCES[5]],
+    # The texts are equal, so the product's rounding may decide which comes first.
+    assert sorted(line.split("\t")[2:] for line in said.splitlines()) == [
         ["16", SENTENCES[5]],
+        ["5", SENTENCES[5]],
     ]
     assert written == {
         path: path.stat().st_mtime_ns for path in folder.glob("*") if "json" not in path.name
