@@ -17,7 +17,7 @@ def long_description() -> str:
 
 def version() -> str:
     """The version, which the package itself says: reading it imports nothing."""
-    source = (ROOT / "bert_flow_tf" / "version.py").read_text(encoding="utf-8")
+    source = (ROOT / "bert_flow_tf" / "common" / "version.py").read_text(encoding="utf-8")
     return re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)[1]
 
 
@@ -49,8 +49,8 @@ setup(
         "glow": ["configs/*.json", "py.typed"],
         "bert_flow_tf": [
             "sample_data/**",
-            "original/*.html",
-            "original/*.json",
+            "report/*.html",
+            "report/*.json",
             "model/*.md",
             "py.typed",
         ],

@@ -35,8 +35,8 @@ HARM = 0.3
 
 def texts(glue_dir: str, senteval_dir: str) -> dict[str, tuple[Pairs, Pairs]]:
     """Return each text's pairs, to learn on and to judge by."""
-    from bert_flow_tf.data.scored_tasks import read_task
     from bert_flow_tf.sample_data import sample_glue_dir
+    from bert_flow_tf.tasks.scored_tasks import read_task
 
     def scored(task: str, folder: str, split: str) -> Pairs:
         found = read_task(task, glue_dir=folder, split=split).subsets[task]

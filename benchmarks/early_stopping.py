@@ -16,10 +16,10 @@ import sys
 import numpy as np
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.data.scored_tasks import read_scored_split
-from bert_flow_tf.data.tasks import TASKS, read_split
-from bert_flow_tf.errors import exit_status
-from bert_flow_tf.evaluation.protocols import cosines, spearman
+from bert_flow_tf.common.errors import exit_status
+from bert_flow_tf.tasks.protocols import cosines, spearman
+from bert_flow_tf.tasks.scored_tasks import read_scored_split
+from bert_flow_tf.tasks.tasks import TASKS, read_split
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from benchmarks import peers
 from benchmarks.processes import Side
 from benchmarks.run import Options
-from bert_flow_tf.data.tasks import TASKS
-from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
+from bert_flow_tf.tasks.protocols import read_predictions, score_predictions
+from bert_flow_tf.tasks.tasks import TASKS
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 LEARNING_RATE = 1e-3

@@ -169,7 +169,7 @@ def _prepare(folder: str, bert_hub: str) -> None:
 
 def _texts(glue_dir: str, count: int) -> list[str]:
     """Return different sentences of STS-B's training set."""
-    from bert_flow_tf.files.sentence_files import read_sentences
+    from bert_flow_tf.tasks.sentence_files import read_sentences
 
     path = pathlib.Path(glue_dir, "STS-B", "train.tsv")
     pairs = read_sentences(path, columns=["sentence1", "sentence2"])

@@ -28,9 +28,7 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 
-from bert_flow_tf.data.tasks import get_task, read_split
-from bert_flow_tf.evaluation.isotropy import measure_isotropy
-from bert_flow_tf.files.sentence_files import read_sentences
+from bert_flow_tf.common.table import Entry, Table, number
 from bert_flow_tf.original.recipe import (
     EMBEDDING_TYPES,
     Stage,
@@ -40,10 +38,12 @@ from bert_flow_tf.original.recipe import (
     run_stages,
     table,
 )
-from bert_flow_tf.plots import plane, save
+from bert_flow_tf.report.plots import plane, save
 from bert_flow_tf.sample_data import wordnet
-from bert_flow_tf.table import Entry, Table, number
+from bert_flow_tf.tasks.sentence_files import read_sentences
+from bert_flow_tf.tasks.tasks import get_task, read_split
 from bert_flow_tf.training.settings import PretrainSettings
+from bert_flow_tf.vectors.isotropy import measure_isotropy
 
 _VARIABLES = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
 _SIDES = ("without flow", "with flow")

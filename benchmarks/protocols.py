@@ -12,9 +12,9 @@ import pathlib
 import sys
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
-from bert_flow_tf.data.tasks import TASKS, read_train
-from bert_flow_tf.evaluation.protocols import score_tasks
+from bert_flow_tf.tasks.protocols import score_tasks
+from bert_flow_tf.tasks.scored_tasks import ScoredTask, read_task
+from bert_flow_tf.tasks.tasks import TASKS, read_train
 
 POOLINGS = {"avg-last-2": "first and last layer", "paper-avg-last-2": "last two layers"}
 

@@ -24,9 +24,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks.processes import ROOT, Side, in_turn, ratios
-from bert_flow_tf.data.tasks import get_task, read_split
-from bert_flow_tf.errors import UserError, exit_status
+from bert_flow_tf.common.errors import UserError, exit_status
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.tasks.tasks import get_task, read_split
 
 
 class Row(NamedTuple):

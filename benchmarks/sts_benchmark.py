@@ -15,9 +15,9 @@ import tempfile
 
 from benchmarks.flow_run import flow_flags
 from benchmarks.processes import ROOT, Side
-from bert_flow_tf.data.tasks import TASKS
-from bert_flow_tf.errors import exit_status
-from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
+from bert_flow_tf.common.errors import exit_status
+from bert_flow_tf.tasks.protocols import read_predictions, score_predictions
+from bert_flow_tf.tasks.tasks import TASKS
 
 NO_FLOW = {
     "flow": 0,

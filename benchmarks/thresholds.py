@@ -2,7 +2,7 @@
 
     python -m benchmarks.thresholds --encoders demo ENCODER --glue_dir GLUE
 
-chooses a threshold on 1,000 sentences of a text, by `runtime.thresholds.threshold`, and prints
+chooses a threshold on 1,000 sentences of a text, by `vectors.thresholds.threshold`, and prints
 the share of random pairs of 1,000 other sentences above it, over ten draws, without a calibration
 and with a flow.
 """
@@ -13,10 +13,10 @@ import sys
 import numpy as np
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.data.tasks import get_task, read_split
-from bert_flow_tf.errors import exit_status
-from bert_flow_tf.runtime.thresholds import threshold
+from bert_flow_tf.common.errors import exit_status
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.tasks.tasks import get_task, read_split
+from bert_flow_tf.vectors.thresholds import threshold
 
 SHARES, DRAWS, ROWS = (1e-3, 1e-2), 10, 1000
 

@@ -24,11 +24,11 @@ from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.calibration.witness import Witness, witness
-from bert_flow_tf.data.scored_tasks import read_task
-from bert_flow_tf.errors import exit_status
-from bert_flow_tf.evaluation.isotropy import measure_isotropy
-from bert_flow_tf.evaluation.protocols import cosines, spearman
+from bert_flow_tf.common.errors import exit_status
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.tasks.protocols import cosines, spearman
+from bert_flow_tf.tasks.scored_tasks import read_task
+from bert_flow_tf.vectors.isotropy import measure_isotropy
 
 METHODS = ("flow", "whitening", "soft-whitening-0.1", "soft-whitening-1")
 Pairs = list[tuple[str, str, float]]

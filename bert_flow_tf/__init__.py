@@ -8,14 +8,15 @@ original" in its documentation is the authors' TF1 code, <https://github.com/boh
 
 from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.version import __version__
+from bert_flow_tf.common.version import __version__
 from glow.lazy import import_name
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.calibration.any_encoder import calibrate, compare, load_calibration
     from bert_flow_tf.calibration.settings import FitSettings
-    from bert_flow_tf.errors import UserError
+    from bert_flow_tf.common.errors import UserError
+    from bert_flow_tf.model.any_encoder import calibrate, compare, load_calibration
+    from bert_flow_tf.report import plots
     from bert_flow_tf.runtime.model import open_export
     from bert_flow_tf.scale.settings import ShardSettings
     from bert_flow_tf.training.settings import PretrainSettings
@@ -27,11 +28,12 @@ _MODULES = {
     "FlowCalibrator": "glow.calibrator",
     "PretrainSettings": "bert_flow_tf.training.settings",
     "ShardSettings": "bert_flow_tf.scale.settings",
-    "UserError": "bert_flow_tf.errors",
-    "calibrate": "bert_flow_tf.calibration.any_encoder",
-    "compare": "bert_flow_tf.calibration.any_encoder",
-    "load_calibration": "bert_flow_tf.calibration.any_encoder",
+    "UserError": "bert_flow_tf.common.errors",
+    "calibrate": "bert_flow_tf.model.any_encoder",
+    "compare": "bert_flow_tf.model.any_encoder",
+    "load_calibration": "bert_flow_tf.model.any_encoder",
     "open_export": "bert_flow_tf.runtime.model",
+    "plots": "bert_flow_tf.report",
 }
 __all__ = [
     "BertFlow",
@@ -45,6 +47,7 @@ __all__ = [
     "compare",
     "load_calibration",
     "open_export",
+    "plots",
 ]
 
 

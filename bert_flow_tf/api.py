@@ -12,34 +12,34 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.calibration import learning
-from bert_flow_tf.calibration.base import CalibratedEncoder, checked_with_metric
 from bert_flow_tf.calibration.history import saved_history
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.data.scored_tasks import ScoredTask
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.records import ModelRecord
+from bert_flow_tf.common.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.records import Scores, model_in_words
-from bert_flow_tf.files.sentence_files import sentence_list
+from bert_flow_tf.export.backends import TENSORFLOW, open_backend
+from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
+from bert_flow_tf.model.base import CalibratedEncoder, checked_with_metric
 from bert_flow_tf.model.build import build_encoder, pooling_code
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
-from bert_flow_tf.records import ModelRecord
 from bert_flow_tf.runtime.model import ExportedModel
-from bert_flow_tf.runtime.sentence_model import Sentences, check_choices
-from bert_flow_tf.runtime.similarities import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
-from bert_flow_tf.serving.backends import TENSORFLOW, open_backend
-from bert_flow_tf.serving.formats import ExportSettings
-from bert_flow_tf.settings import DTYPES, chosen, suggesting_arguments
+from bert_flow_tf.tasks.scored_tasks import ScoredTask
+from bert_flow_tf.tasks.scores import Scores, model_in_words
+from bert_flow_tf.tasks.sentence_files import sentence_list
 from bert_flow_tf.training.settings import PretrainSettings
+from bert_flow_tf.vectors.sentence_model import Sentences, check_choices
+from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, quantized
 
 if TYPE_CHECKING:
-    from bert_flow_tf.serving.export import Exported
+    from bert_flow_tf.export.export import Exported
 
 Self = TypeVar("Self", bound="BertFlow")
 
@@ -167,7 +167,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         not wait for a second while TensorFlow traces. `truncate_dim` is the number of leading
         channels to keep, by default as saved. With the backend "onnx" or "openvino", a saved model
         becomes a `runtime.model.ExportedModel`, which encodes and does not learn, see
-        `serving.backends.open_backend`. Raises `UserError` if it cannot be read, or if the run has
+        `export.backends.open_backend`. Raises `UserError` if it cannot be read, or if the run has
         not finished.
         """
         if backend != TENSORFLOW:
@@ -281,7 +281,7 @@ class BertFlow(CalibratedEncoder, Embedder):
             CPUs.
           show_progress_bar: None shows it on a terminal only.
           precision: "int8", "uint8", "binary" or "ubinary", see
-            `runtime.similarities.quantized`.
+            `vectors.similarities.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
           output_value: only the default is supported.
@@ -356,7 +356,7 @@ class BertFlow(CalibratedEncoder, Embedder):
           inputs: one or several files (text, TSV, CSV, JSON lines or Parquet) or `glob` patterns.
           settings: rows of a file, stored type, normalization and batch size, see
             `scale.settings.ShardSettings`.
-          input_format: one of `files.sentence_files.INPUT_FORMATS`; by default from the file's
+          input_format: one of `tasks.sentence_files.INPUT_FORMATS`; by default from the file's
             ending.
           column: the column of the sentences, by default `sentence`.
           keep: the columns to copy beside the embeddings, by default the sentences.
@@ -407,7 +407,7 @@ class BertFlow(CalibratedEncoder, Embedder):
 
         Args:
           on: first sentences, second sentences and their gold scores; or a task, or several, of
-            `data.scored_tasks.read_task`.
+            `tasks.scored_tasks.read_task`.
         """
         if isinstance(on, ScoredTask):
             tasks = [on]
@@ -549,7 +549,7 @@ class BertFlow(CalibratedEncoder, Embedder):
     ) -> "Exported":
         """Write the model for other programs, and check the files.
 
-        See `serving.export.export_model`.
+        See `export.export.export_model`.
 
         Args:
           out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder
@@ -566,6 +566,6 @@ class BertFlow(CalibratedEncoder, Embedder):
           overwrite: True to replace this version or folder; a server that has loaded it keeps it.
         """
         settings = chosen(ExportSettings, locals())
-        from bert_flow_tf.serving.export import export_model
+        from bert_flow_tf.export.export import export_model
 
         return export_model(self, out_dir, settings, overwrite=overwrite)

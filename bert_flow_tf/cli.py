@@ -6,9 +6,15 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.code_files import VARIABLE, import_code
-from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries, suggest
-from bert_flow_tf.version import __version__
+from bert_flow_tf.common.code_files import VARIABLE, import_code
+from bert_flow_tf.common.errors import (
+    UserError,
+    exit_status,
+    log_progress,
+    quiet_libraries,
+    suggest,
+)
+from bert_flow_tf.common.version import __version__
 
 # These commands share another command's module.
 _MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}

@@ -11,9 +11,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bert_flow_tf.data import tasks
-from bert_flow_tf.errors import UserError, exit_status
-from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
+from bert_flow_tf.common.errors import UserError, exit_status
+from bert_flow_tf.tasks import tasks
+from bert_flow_tf.tasks.protocols import read_predictions, score_predictions
 
 _SPLITS = {"1": "test", "0": "dev", "-1": "train"}
 

@@ -6,7 +6,7 @@ python -m bert_flow_tf.run_siamese --task_name=STS-B …
 import re
 import sys
 
-from bert_flow_tf.errors import (
+from bert_flow_tf.common.errors import (
     ArgumentError,
     UserError,
     exit_status,

@@ -1,8 +1,8 @@
 """Import a package's names when they are used, and TensorFlow quietly."""
 
 import contextlib
-import importlib
 import os
+import pkgutil
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -43,5 +43,5 @@ def import_name(name: str, modules: Mapping[str, str], names: dict[str, Any]) ->
     if name not in modules:
         raise AttributeError(f"module {names['__name__']!r} has no attribute {name!r}")
     with quiet_import():
-        names[name] = getattr(importlib.import_module(modules[name]), name)
+        names[name] = pkgutil.resolve_name(f"{modules[name]}.{name}")
     return names[name]

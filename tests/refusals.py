@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bert_flow_tf.cli import main
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.common.errors import UserError
 
 
 def bert_flow(*arguments: object, **options: Any) -> Result:

@@ -12,10 +12,10 @@ import pytest
 from bert_flow_tf import BertFlow, sample_data
 from bert_flow_tf.calibration import flow_training, history, learning
 from bert_flow_tf.commands.fit import fit
+from bert_flow_tf.common.settings import flag_fields
 from bert_flow_tf.encoder import source
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.settings import flag_fields
 from glow import FlowCalibrator, optimizer
 from tests.bert_flow_tf import small_runs
 from tests.refusals import succeeds

@@ -20,10 +20,10 @@ from sklearn.preprocessing import QuantileTransformer
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.calibration import methods
-from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder import pooling, source
 from bert_flow_tf.encoder.convert import hugging_face
 from bert_flow_tf.sample_data import sample_glue_dir, sample_sentences
+from bert_flow_tf.tasks import tasks
 from glow import config
 from glow.coupling import ConvStack
 from glow.parameters import Parameters

@@ -8,9 +8,9 @@ import msgspec
 from bert_flow_tf.calibration.auto import LEFT_UNCHANGED
 from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Judgement
-from bert_flow_tf.files.json_files import Count
-from bert_flow_tf.records import ModelRecord, Result
-from bert_flow_tf.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
+from bert_flow_tf.common.json_files import Count
+from bert_flow_tf.common.records import ModelRecord, Result
+from bert_flow_tf.common.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -24,7 +24,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       disagreement: see `judgement.Judgement`; "" where the measures agree.
       witness, witness_claim, mean_cosine, threshold: on held-out sentences, see `Witness` and
         `Threshold`.
-      cosine_counts: of the same sentences' pairs, see `evaluation.isotropy.Isotropy`.
+      cosine_counts: of the same sentences' pairs, see `vectors.isotropy.Isotropy`.
       verdict: by the pairs, else by the witness.
       choice: what `auto` chose.
     """

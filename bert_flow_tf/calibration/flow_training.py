@@ -12,10 +12,10 @@ from tqdm import tqdm
 
 from bert_flow_tf.calibration.methods import Method
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.errors import ArgumentError, UserError, warn_user
-from bert_flow_tf.records import Setting
-from bert_flow_tf.settings import flow_config
-from bert_flow_tf.training.losses import BITS
+from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
+from bert_flow_tf.common.losses import BITS
+from bert_flow_tf.common.records import Setting
+from bert_flow_tf.common.settings import flow_config
 from glow.config import GlowConfig
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import numpy as np
 
 from bert_flow_tf.calibration.judgement import Encode, Judgement, Map, Pairs, judge
 from bert_flow_tf.calibration.witness import Witness, witness
-from bert_flow_tf.evaluation.isotropy import Change, measure_isotropy
-from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.records import Verdict, made_by
-from bert_flow_tf.runtime.thresholds import Threshold, threshold
-from bert_flow_tf.training.losses import BITS, Losses, saved_losses
+from bert_flow_tf.common.losses import BITS, Losses, saved_losses
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.common.records import Verdict, made_by
+from bert_flow_tf.vectors.isotropy import Change, measure_isotropy
+from bert_flow_tf.vectors.thresholds import Threshold, threshold
 
 # Fewer held-out sentences would give a poor threshold.
 ENOUGH_FOR_THRESHOLD = 200

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.calibration.settings import METRICS
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.protocols import auc, cosines, spearman
-from bert_flow_tf.table import METRIC_NAMES
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.table import METRIC_NAMES
+from bert_flow_tf.tasks.protocols import auc, cosines, spearman
 
 Pairs = tuple[Sequence[str], Sequence[str], Sequence[float]]
 Encode = Callable[[Sequence[str]], np.ndarray]

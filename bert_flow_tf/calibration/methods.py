@@ -12,8 +12,8 @@ from bert_flow_tf.calibration.affine import (
     Whitening,
 )
 from bert_flow_tf.calibration.auto import Auto
-from bert_flow_tf.errors import ArgumentError, suggest
-from bert_flow_tf.records import WHITENED_FLOW
+from bert_flow_tf.common.errors import ArgumentError, suggest
+from bert_flow_tf.common.records import WHITENED_FLOW
 
 # What follows a method's name: "" is nothing, `D` and `K` whole numbers, `E` a positive number; in
 # brackets, it may be missing.

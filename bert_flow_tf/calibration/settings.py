@@ -3,9 +3,9 @@
 import dataclasses
 
 from bert_flow_tf.calibration.methods import find_method
-from bert_flow_tf.files.atomic import FolderKind
-from bert_flow_tf.settings import Settings, flag, flow_config
-from bert_flow_tf.training.losses import LOSSES_FILE
+from bert_flow_tf.common.atomic import FolderKind
+from bert_flow_tf.common.losses import LOSSES_FILE
+from bert_flow_tf.common.settings import Settings, flag, flow_config
 from glow.config import DEFAULT_CONFIG
 
 CALIBRATION_FOLDER = FolderKind(

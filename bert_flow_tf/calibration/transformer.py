@@ -5,8 +5,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bert_flow_tf.calibration.any_encoder import calibrate_array
 from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.model.any_encoder import calibrate_array
 
 
 class EmbeddingCalibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -24,7 +24,7 @@ class EmbeddingCalibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
       normalize: True to scale the results to norm 1.
 
     Attributes:
-      calibrated_: `calibration.any_encoder.Calibrated`, which saves and exports.
+      calibrated_: `model.any_encoder.Calibrated`, which saves and exports.
     """
 
     def __init__(self, method: str = "whitening", normalize: bool = False) -> None:

@@ -10,17 +10,17 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, print_tables, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.data.scored_tasks import read_scored_split
-from bert_flow_tf.data.tasks import SPLITS, Task, read_split
-from bert_flow_tf.errors import ArgumentError, UserError, check_installed
-from bert_flow_tf.records import made_by
-from bert_flow_tf.table import Table
+from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.common.records import made_by
+from bert_flow_tf.common.table import Table
+from bert_flow_tf.tasks.scored_tasks import read_scored_split
+from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.data.pair_files import Examples
-    from bert_flow_tf.evaluation.lexical import FrequencyTable, LexicalPairs
-    from bert_flow_tf.original.analyses import Analyses
+    from bert_flow_tf.report.analyses import Analyses
+    from bert_flow_tf.report.lexical import FrequencyTable, LexicalPairs
+    from bert_flow_tf.tasks.pair_files import Examples
 
 _LIBRARIES = {"1": "wordfreq", "6": "rapidfuzz"}
 
@@ -96,14 +96,14 @@ def _results(
     split: str,
 ) -> "tuple[Analyses, list[Table]]":
     """Return the record of what was analysed, and its tables."""
-    from bert_flow_tf.evaluation.records import model_in_words
-    from bert_flow_tf.original.analyses import (
+    from bert_flow_tf.report.analyses import (
         Analyses,
         correlations,
         finite,
         frequency_rows,
         lexical_table,
     )
+    from bert_flow_tf.tasks.scores import model_in_words
 
     result = Analyses(made_by=made_by("bert-flow analyses"), model=model.record)
     found: list[Table] = []
@@ -132,9 +132,9 @@ def _sentences(task: Task, glue_dir: str) -> list[str]:
 
 def _lexical(model: "BertFlow", pairs: "Examples") -> "LexicalPairs":
     """Return each similarity of the pairs, and their edit distances."""
-    from bert_flow_tf.evaluation.lexical import LexicalPairs, edit_distances
-    from bert_flow_tf.evaluation.protocols import cosines
-    from bert_flow_tf.original.analyses import GOLD, WITH_FLOW, WITHOUT_FLOW
+    from bert_flow_tf.report.analyses import GOLD, WITH_FLOW, WITHOUT_FLOW
+    from bert_flow_tf.report.lexical import LexicalPairs, edit_distances
+    from bert_flow_tf.tasks.protocols import cosines
 
     a, b = (model.encode_pooled(side) for side in (pairs.sentences_a, pairs.sentences_b))
     gold = np.asarray(pairs.labels, np.float64)
@@ -149,7 +149,7 @@ def _lexical(model: "BertFlow", pairs: "Examples") -> "LexicalPairs":
 def _words(model: "BertFlow") -> "tuple[FrequencyTable, np.ndarray, np.ndarray]":
     """Return Table 1, the word embeddings [V, D] and their words' ranks."""
     from bert_flow_tf.encoder.weights import Pretrained
-    from bert_flow_tf.evaluation.lexical import frequency_ranks, frequency_table
+    from bert_flow_tf.report.lexical import frequency_ranks, frequency_table
 
     pretrained = model.source.pretrained
     table = model.encoder.word_embeddings
@@ -165,7 +165,7 @@ def _draw(
     words: "tuple[FrequencyTable, np.ndarray, np.ndarray] | None",
     lexical: "LexicalPairs | None",
 ) -> None:
-    from bert_flow_tf import plots
+    from bert_flow_tf.report import plots
 
     pictures: dict[str, list[plots.Panel]] = {"distances": [], "frequency": [], "words": []}
     if lexical is not None:

@@ -11,10 +11,10 @@ import click
 import msgspec
 import numpy as np
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.reading import reading
-from bert_flow_tf.serving.formats import DESCRIPTION_FILE
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.reading import reading
+from bert_flow_tf.export.formats import DESCRIPTION_FILE
 
 _LARGEST_DIFFERENCE = 1e-4
 
@@ -66,7 +66,7 @@ def check_served(url: str, folder: str, name: str | None) -> None:
     )
     if not difference <= _LARGEST_DIFFERENCE * max(1.0, largest):
         # TensorFlow takes seconds to load, and a server that agrees needs none.
-        from bert_flow_tf.runtime.similarities import smallest_cosine
+        from bert_flow_tf.vectors.similarities import smallest_cosine
 
         cosine = smallest_cosine(found, expected)
         advice = "; only the norms differ: export with --normalize" if cosine > 1 - 1e-6 else ""

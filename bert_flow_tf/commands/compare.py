@@ -12,10 +12,10 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.data.scored_tasks import read_scored_split
-from bert_flow_tf.data.tasks import SPLITS, Task, read_split
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.records import made_by
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.records import made_by
+from bert_flow_tf.tasks.scored_tasks import read_scored_split
+from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
 
 if TYPE_CHECKING:
     from bert_flow_tf.calibration.comparison import Comparison
@@ -83,8 +83,8 @@ def compare(
         given = [sentence for sentence in sentences or () if sentence.strip()]
         if data["pairs"] is not None:
             pairs = opt.read_pairs(data["pairs"], data["pair_columns"])
-    from bert_flow_tf.calibration.any_encoder import compare
     from bert_flow_tf.calibration.comparison import comparison_table
+    from bert_flow_tf.model.any_encoder import compare
 
     encoder: Any = (
         opt.load_sentence_transformer(sentence_transformer)
@@ -107,7 +107,7 @@ def compare(
 
 def _draw(plot: Plot, result: "Comparison") -> None:
     """Draw the cosines of each method, and the scores on pairs."""
-    from bert_flow_tf import plots
+    from bert_flow_tf.report import plots
 
     pictures: dict[str, list[plots.Panel]] = {"cosines": [], "bars": []}
     counts, thresholds = plots.cosines_of(result)

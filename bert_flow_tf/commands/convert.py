@@ -7,15 +7,15 @@ import click
 
 from bert_flow_tf.commands.options import WHOLE, check_one_of, length_option
 from bert_flow_tf.commands.outputs import locked_folder, say
+from bert_flow_tf.common.atomic import FolderKind
+from bert_flow_tf.common.checkpoints import checkpoint_prefix
+from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.encoder.convert.folders import (
     CONVERTED_RUN,
     ENCODER_FOLDER,
     TF1_CHECKPOINT,
     TF_HUB_FOLDER,
 )
-from bert_flow_tf.errors import ArgumentError, UserError, check_installed
-from bert_flow_tf.files.atomic import FolderKind
-from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.training.run_folder import run_checkpoint
 from glow.config import DEFAULT_CONFIG
 
@@ -174,7 +174,7 @@ def _write_encoder(
     path: pathlib.Path, bert: "Pretrained", *, to_tfhub: bool, overwrite: bool
 ) -> None:
     if to_tfhub:
-        from bert_flow_tf.serving.tf_hub import write_tf_hub as write
+        from bert_flow_tf.export.tf_hub import write_tf_hub as write
     else:
         from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder as write
     write(path, bert, overwrite=overwrite)

@@ -12,11 +12,11 @@ from absl import logging
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, say
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_file
-from bert_flow_tf.files.sentence_files import BLOCK_ROWS, read_tables
-from bert_flow_tf.runtime import thresholds
+from bert_flow_tf.common.atomic import new_file
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.scale.shards import InputFile, input_files
+from bert_flow_tf.tasks.sentence_files import BLOCK_ROWS, read_tables
+from bert_flow_tf.vectors import thresholds
 
 # The cosines of 256 rows with all later ones are in memory at once.
 _ROWS = 256

@@ -10,13 +10,13 @@ import numpy as np
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import lock_output, locked_file, say
-from bert_flow_tf.errors import UserError, check_open, command_line_message
-from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
-from bert_flow_tf.files.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
+from bert_flow_tf.common.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
+from bert_flow_tf.common.errors import UserError, check_open, command_line_message
+from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, ShardsError, input_files
-from bert_flow_tf.settings import DTYPES
+from bert_flow_tf.tasks.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
 
 _DTYPE = click.option(
     "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of matrices."
@@ -102,7 +102,7 @@ def _calibrated(
     calibration: str, embeddings: str
 ) -> tuple[int, Iterator[tuple[list[str], np.ndarray]]]:
     """Return the width of calibrated embeddings, and parts of them, without sentences."""
-    from bert_flow_tf.calibration.any_encoder import load_calibration
+    from bert_flow_tf.model.any_encoder import load_calibration
 
     calibrated = load_calibration(calibration)
     u = open_array(embeddings)

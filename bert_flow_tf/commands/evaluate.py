@@ -19,18 +19,18 @@ from bert_flow_tf.commands.options import (
 )
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.data.tasks import SPLITS
 from bert_flow_tf.original.folder import EVALUATION_FILE
-from bert_flow_tf.original.reports import scores_table
-from bert_flow_tf.training.records import is_run
+from bert_flow_tf.report.reports import scores_table
+from bert_flow_tf.tasks.tasks import SPLITS
 from bert_flow_tf.training.run_folder import locked_run
+from bert_flow_tf.training.run_records import is_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bert_flow_tf.data.scored_tasks import ScoredTask
-    from bert_flow_tf.plots import Pairs
+    from bert_flow_tf.report.plots import Pairs
+    from bert_flow_tf.tasks.scored_tasks import ScoredTask
 
 
 @click.command(
@@ -87,7 +87,7 @@ def evaluate(
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
-    from bert_flow_tf.data.scored_tasks import read_tasks
+    from bert_flow_tf.tasks.scored_tasks import read_tasks
 
     given = None if pairs is None else read_pairs(pairs, pair_columns)
     read = read_tasks(names or (), **data)
@@ -111,7 +111,7 @@ def evaluate(
 
 def _keep(kept: "dict[str, Pairs]", side: str, task: "ScoredTask", cosines: np.ndarray) -> None:
     """Add a side's cosines to the pairs of a task."""
-    from bert_flow_tf.plots import Pairs
+    from bert_flow_tf.report.plots import Pairs
 
     gold = np.concatenate([part.labels for part in task.subsets.values()])
     kept.setdefault(task.name, Pairs(gold, {}, task.title)).cosines[side] = cosines
@@ -119,7 +119,7 @@ def _keep(kept: "dict[str, Pairs]", side: str, task: "ScoredTask", cosines: np.n
 
 def _draw(plot: Plot, kept: "Mapping[str, Pairs]") -> None:
     """Draw graded pairs against their scores, and labels by cosine."""
-    from bert_flow_tf import plots
+    from bert_flow_tf.report import plots
 
     pictures: dict[str, list[plots.Panel]] = {"gold": [], "reliability": []}
     for pairs in kept.values():

@@ -5,8 +5,8 @@ from absl import logging
 
 from bert_flow_tf.commands.options import HELP_OF_MODEL, check_model, setting_options
 from bert_flow_tf.commands.outputs import lock_output, say
-from bert_flow_tf.serving.formats import TF_SAVEDMODEL, ExportSettings, export_path
-from bert_flow_tf.settings import DTYPES
+from bert_flow_tf.common.settings import DTYPES
+from bert_flow_tf.export.formats import TF_SAVEDMODEL, ExportSettings, export_path
 
 
 @click.command(epilog="\b\nbert-flow export --model runs/stsb_flow --out exported/stsb")

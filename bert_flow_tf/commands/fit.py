@@ -11,16 +11,16 @@ from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.errors import ArgumentError, UserError, check_installed
-from bert_flow_tf.files.embedding_files import open_array
+from bert_flow_tf.common.embedding_files import open_array
+from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
 from bert_flow_tf.scale.shards import Parts
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.calibration.any_encoder import Calibrated
     from bert_flow_tf.calibration.judgement import Pairs
-    from bert_flow_tf.records import CalibrationRecord
+    from bert_flow_tf.common.records import CalibrationRecord
+    from bert_flow_tf.model.any_encoder import Calibrated
 
 
 @click.command(
@@ -105,7 +105,7 @@ def fit(
 
 def _draw(plot: Plot, learned: "Calibrated | BertFlow") -> None:
     """Draw the cosines of held-out sentences, and the losses."""
-    from bert_flow_tf import plots
+    from bert_flow_tf.report import plots
 
     history = learned.history_
     assert history is not None  # `fit` sets it.
@@ -171,7 +171,7 @@ def _calibration(
     metric: str | None,
 ) -> "Calibrated":
     """Learn a calibration of another library's encoder, or of an array."""
-    from bert_flow_tf.calibration.any_encoder import calibrate, calibrate_array
+    from bert_flow_tf.model.any_encoder import calibrate, calibrate_array
 
     if not sentence_transformer:
         return calibrate_array(open_array(str(embeddings)), settings)

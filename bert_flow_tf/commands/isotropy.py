@@ -12,17 +12,17 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.colours import Colours, colour_option
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.data.scored_tasks import read_scored_split
-from bert_flow_tf.data.tasks import SPLITS, Task, read_split
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.isotropy import alignment, measure_isotropy, positive_pairs
-from bert_flow_tf.evaluation.records import (
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.records import made_by
+from bert_flow_tf.tasks.scored_tasks import read_scored_split
+from bert_flow_tf.tasks.scores import (
     IsotropyResults,
     channels_in_words,
     isotropy_table,
     model_in_words,
 )
-from bert_flow_tf.records import made_by
+from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
+from bert_flow_tf.vectors.isotropy import alignment, measure_isotropy, positive_pairs
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -176,7 +176,7 @@ def _sides(
     model: "BertFlow", pooled: np.ndarray, n: int
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Return the embeddings on each side, and the first n's bits."""
-    from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim
+    from bert_flow_tf.vectors.isotropy import gaussian_bits_per_dim
     from glow.constant_channels import negligible_channels
 
     # `low_dim` and `truncate_dim` hold on both sides; densities are those of all channels.
@@ -214,8 +214,8 @@ def _draw(
     sentences: Sequence[str],
 ) -> None:
     """Draw cosines, the plane of two directions, and the spectrum."""
-    from bert_flow_tf import plots
-    from bert_flow_tf.runtime.thresholds import threshold
+    from bert_flow_tf.report import plots
+    from bert_flow_tf.vectors.thresholds import threshold
 
     values = colours.of(sentences) if colours else None
     column = colours.column if colours else ""

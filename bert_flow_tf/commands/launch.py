@@ -8,7 +8,7 @@ import click
 from absl import flags
 
 from bert_flow_tf.commands.options import COUNT, WHOLE
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.original import command_line
 from bert_flow_tf.original.start import check
 from bert_flow_tf.scale.on_ray import train_on_ray

@@ -12,28 +12,34 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bert_flow_tf.calibration.settings import METRICS
+from bert_flow_tf.common.errors import (
+    ArgumentError,
+    UserError,
+    check_installed,
+    suggest,
+    suggest_file,
+)
+from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.settings import DTYPES, Settings, chosen, flag_fields
+from bert_flow_tf.common.table import FORMATS
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.errors import ArgumentError, UserError, check_installed, suggest, suggest_file
-from bert_flow_tf.files.reading import reading
-from bert_flow_tf.files.sentence_files import (
+from bert_flow_tf.export.backends import TENSORFLOW, check_loadable, open_backend
+from bert_flow_tf.model.saved_model import model_folder
+from bert_flow_tf.runtime.programs import PROGRAMS
+from bert_flow_tf.tasks.sentence_files import (
     BLOCK_ROWS,
     INPUT_FORMATS,
     input_format,
     read_sentences,
     read_tables,
 )
-from bert_flow_tf.model.saved_model import model_folder
-from bert_flow_tf.runtime.programs import PROGRAMS
-from bert_flow_tf.serving.backends import TENSORFLOW, check_loadable, open_backend
-from bert_flow_tf.settings import DTYPES, Settings, chosen, flag_fields
-from bert_flow_tf.table import FORMATS
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.calibration.judgement import Pairs
-    from bert_flow_tf.data.tasks import Task
     from bert_flow_tf.runtime.model import ExportedModel
+    from bert_flow_tf.tasks.tasks import Task
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -472,7 +478,7 @@ def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
 
 
 def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
-    from bert_flow_tf.data.tasks import get_task
+    from bert_flow_tf.tasks.tasks import get_task
 
     return get_task(text, "task")
 
@@ -481,7 +487,7 @@ def task_list(known: Collection[str]) -> Function:
     """Return a callback as `name_list`'s, for any spelling of tasks."""
 
     def convert(ctx: click.Context, option: click.Option, text: str) -> list[str]:
-        from bert_flow_tf.data.tasks import known_task
+        from bert_flow_tf.tasks.tasks import known_task
 
         names = name_list()(ctx, option, text)
         return list(dict.fromkeys(known_task(name, known, "tasks") for name in names))

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.errors import UserError, one_line
-from bert_flow_tf.files.atomic import FolderKind, locked, output_file, output_folder
-from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.table import Table
+from bert_flow_tf.common.atomic import FolderKind, locked, output_file, output_folder
+from bert_flow_tf.common.errors import UserError, one_line
+from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.table import Table
 
 
 def say(text: str, *, err: bool = False) -> None:

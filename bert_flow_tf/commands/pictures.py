@@ -9,8 +9,8 @@ import click
 
 from bert_flow_tf.commands.options import name_list
 from bert_flow_tf.commands.outputs import locked_file, say
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.plots.style import Panel, check_ending, check_matplotlib, panels, save
+from bert_flow_tf.common.errors import ArgumentError
+from bert_flow_tf.report.plots.style import Panel, check_ending, check_matplotlib, panels, save
 
 Function = Callable[..., Any]
 

@@ -4,9 +4,9 @@ import click
 
 from bert_flow_tf.commands.options import ModelOptions, model_options, setting_options
 from bert_flow_tf.commands.outputs import locked_folder, say
+from bert_flow_tf.common.errors import UserError, check_installed
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
-from bert_flow_tf.errors import UserError, check_installed
-from bert_flow_tf.files.sentence_files import read_sentences
+from bert_flow_tf.tasks.sentence_files import read_sentences
 from bert_flow_tf.training.run_folder import clean_pretraining
 from bert_flow_tf.training.settings import PretrainSettings
 

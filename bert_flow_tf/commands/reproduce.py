@@ -20,21 +20,21 @@ from bert_flow_tf.commands.options import (
     task_list,
 )
 from bert_flow_tf.commands.outputs import lock_output, print_table, write_results
+from bert_flow_tf.common.atomic import output_folder
+from bert_flow_tf.common.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.reading import check_local
+from bert_flow_tf.common.records import made_by
+from bert_flow_tf.common.settings import flow_config
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.errors import ArgumentError, UserError, suggest
-from bert_flow_tf.files.atomic import output_folder
-from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.reading import check_local
-from bert_flow_tf.original.paper import PRESETS, Preset
-from bert_flow_tf.original.records import REPRODUCTION_FILE, Reproduction, SeedRun
 from bert_flow_tf.original.settings import DataSettings, Losses, ModelSettings, TrainingSettings
-from bert_flow_tf.records import made_by
-from bert_flow_tf.settings import flow_config
+from bert_flow_tf.report.collected import REPRODUCTION_FILE, Reproduction, SeedRun
+from bert_flow_tf.report.paper import PRESETS, Preset
 
 if TYPE_CHECKING:
-    from bert_flow_tf.data.scored_tasks import ScoredTask
     from bert_flow_tf.original.recipe import Outcome, OwnRow, Recipe, Stage
+    from bert_flow_tf.tasks.scored_tasks import ScoredTask
 
     Row = Preset | OwnRow
 
@@ -144,9 +144,9 @@ def reproduce(
     chosen = _chosen_rows(rows, row, context)
     path = pathlib.Path(out, REPRODUCTION_FILE)
     lock_output(path, f"--out={out}")
-    from bert_flow_tf.data.scored_tasks import read_tasks
     from bert_flow_tf.original.recipe import Recipe, run_stages
-    from bert_flow_tf.original.reports import scores_table
+    from bert_flow_tf.report.reports import scores_table
+    from bert_flow_tf.tasks.scored_tasks import read_tasks
 
     # Read the gold scores now; otherwise a mistake in them would show up after hours.
     read = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
@@ -213,7 +213,7 @@ def _training_folders(
     tasks: "Sequence[ScoredTask]", rows: "Iterable[Row]", out: str
 ) -> dict[str, pathlib.Path]:
     """Return each task's folder of training data; write those of SentEval."""
-    from bert_flow_tf.data.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
+    from bert_flow_tf.tasks.senteval import PREPARED_FOLDER, SUBSETS, write_full_text
 
     folders = {task.name: pathlib.Path(task.source) for task in tasks}
     for task in tasks:

@@ -9,12 +9,12 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import locked
-from bert_flow_tf.files.embedding_files import EMBEDDING
-from bert_flow_tf.files.sentence_files import joined, read_sentences
+from bert_flow_tf.common.atomic import locked
+from bert_flow_tf.common.embedding_files import EMBEDDING
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, input_files, read_manifest
+from bert_flow_tf.tasks.sentence_files import joined, read_sentences
 
 if TYPE_CHECKING:
     import pyarrow

@@ -6,8 +6,8 @@ import click
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import print_table
-from bert_flow_tf.runtime import thresholds
-from bert_flow_tf.table import Cell, Table, number
+from bert_flow_tf.common.table import Cell, Table, number
+from bert_flow_tf.vectors import thresholds
 
 
 @click.command(epilog="\b\nbert-flow threshold --model my_model --input sentences.txt")

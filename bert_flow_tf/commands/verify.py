@@ -17,12 +17,12 @@ from absl import logging
 from bert_flow_tf.commands.options import TABLE_FORMAT
 from bert_flow_tf.commands.outputs import locked_file, print_tables, say, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_file
-from bert_flow_tf.original.records import FoundResults, find_results
+from bert_flow_tf.common.atomic import new_file
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.report.collected import FoundResults, find_results
 
 if TYPE_CHECKING:
-    from bert_flow_tf.original.records import Verification
+    from bert_flow_tf.report.collected import Verification
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _GOLDEN = pathlib.Path("tests", "golden")
@@ -54,7 +54,7 @@ def report(
     evaluate, compare, isotropy or verify, or a folder that holds any of these. Several may follow
     one --runs. A line on stderr names whatever is left out.
     """
-    from bert_flow_tf.original.reports import literature_table, report_of
+    from bert_flow_tf.report.reports import literature_table, report_of
 
     if not (first or literature):
         raise click.UsageError(
@@ -73,13 +73,13 @@ def report(
     if path is not None:
         _write_page(path, found, runs)
     if plot is not None:
-        from bert_flow_tf.original.pictures import report_pictures
+        from bert_flow_tf.report.pictures import report_pictures
 
         plot.write(report_pictures(reported.rows, found.sources, runs))
 
 
 def _write_page(path: pathlib.Path, found: FoundResults, runs: Sequence[str]) -> None:
-    from bert_flow_tf.original.page import report_page
+    from bert_flow_tf.report.page import report_page
 
     page = report_page(found.sources, found.left_out, runs)
     with new_file(path) as new:
@@ -136,8 +136,8 @@ def verify(
         )
     if whole_runs and not glue_dir:
         raise UserError("--glue_dir: missing, expected the folder of STS-B for --whole_runs")
-    from bert_flow_tf.original.rows import score_rows
-    from bert_flow_tf.original.verdict import DIFFERENT, verdict, verdict_table
+    from bert_flow_tf.report.rows import score_rows
+    from bert_flow_tf.report.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else locked_file(out, overwrite=overwrite)
     sources = _found([*runs, *more]).sources if runs else []
@@ -174,8 +174,8 @@ def _replayed(folder: str, glue_dir: str, nli_dir: str | None) -> list[tuple[str
 def _verification(
     runs: Sequence[str], replayed: Sequence[tuple[str, float, float]]
 ) -> "Verification":
-    from bert_flow_tf.original.records import Checked, Verification
-    from bert_flow_tf.records import made_by
+    from bert_flow_tf.common.records import made_by
+    from bert_flow_tf.report.collected import Checked, Verification
 
     deviations = list(replayed)
     failed: list[str] = []

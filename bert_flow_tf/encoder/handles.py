@@ -4,9 +4,9 @@ import functools
 import pathlib
 import re
 
-from bert_flow_tf.errors import ArgumentError, UserError, suggest, suggest_file
-from bert_flow_tf.files.reading import reading
-from bert_flow_tf.records import BERT_NAMES
+from bert_flow_tf.common.errors import ArgumentError, UserError, suggest, suggest_file
+from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.records import BERT_NAMES
 
 DEMO = "demo"
 HUB_HANDLES = {

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.saved_model_encoder import SavedModelEncoder
@@ -15,7 +16,6 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
 from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import BertConfig, Pretrained, SourceRecord
-from bert_flow_tf.errors import ArgumentError, UserError
 
 
 class SentenceEncoder(tf_keras.layers.Layer):

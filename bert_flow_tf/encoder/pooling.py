@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.errors import ArgumentError, suggest
+from bert_flow_tf.common.errors import ArgumentError, suggest
 
 # Loading TensorFlow takes seconds, and checking a pooling's name does not need it.
 if TYPE_CHECKING:

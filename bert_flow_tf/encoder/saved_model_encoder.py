@@ -6,9 +6,9 @@ import shutil
 
 import tensorflow as tf
 
+from bert_flow_tf.common.reading import reading
 from bert_flow_tf.encoder.bert import Inputs, Outputs, Variables
 from bert_flow_tf.encoder.weights import SourceRecord
-from bert_flow_tf.files.reading import reading
 from glow.lazy import quiet_import
 
 

@@ -5,6 +5,12 @@ import os
 import pathlib
 import shutil
 
+from bert_flow_tf.common.checkpoints import checkpoint_prefix
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.json_files import FORMAT_VERSION
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.common.records import EncoderFiles, EncoderRecord, Training, encoder_name
+from bert_flow_tf.common.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import (
@@ -20,12 +26,6 @@ from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.saved_model_encoder import Program
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import Pretrained, SourceRecord
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
-from bert_flow_tf.records import EncoderFiles, EncoderRecord, Training, encoder_name
 
 # The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package
 # index.

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection
 import tensorflow as tf
 import tensorflow_text as text
 
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.reading import read_lines, reading
 from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import TextRules
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.reading import read_lines, reading
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSTEAD = "otherwise use bert_flow_tf.calibration with the model's own library"

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
-from bert_flow_tf.files.reading import AnyPath, reading
-from bert_flow_tf.records import Training
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.common.reading import AnyPath, reading
+from bert_flow_tf.common.records import Training
 from glow import arrays as finite_arrays
 
 LAYER_NORM_EPS = 1e-12

@@ -2,12 +2,12 @@
 
 import msgspec
 
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.common.records import WHITENED_FLOW, ModelRecord
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import check_pooling, pooling_module
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.records import WHITENED_FLOW, ModelRecord
 from glow.calibration import Calibration
 from glow.saved import new_calibration
 

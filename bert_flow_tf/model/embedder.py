@@ -11,6 +11,10 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
+from bert_flow_tf.common.losses import Losses
+from bert_flow_tf.common.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
+from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import check_low_dim, reduce_dimension
@@ -18,14 +22,10 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.errors import ArgumentError, UserError, warn_user
-from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import build_calibration, build_encoder, recorded_size
 from bert_flow_tf.model.trainable import TrainableModel
-from bert_flow_tf.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
-from bert_flow_tf.runtime.sentence_model import SentenceModel
-from bert_flow_tf.settings import DTYPES
-from bert_flow_tf.training.losses import Losses
+from bert_flow_tf.tasks.sentence_files import sentence_list
+from bert_flow_tf.vectors.sentence_model import SentenceModel
 from glow.calibration import AffineMap, Calibration
 from glow.saved import check_savable
 from glow.whitened import Flow, WhitenedFlow

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_flow_tf.data.pair_files import Examples
-from bert_flow_tf.data.scored_tasks import ScoredTask
-from bert_flow_tf.evaluation.protocols import score_tasks
-from bert_flow_tf.evaluation.records import Scores
+from bert_flow_tf.common.records import made_by
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.records import made_by
+from bert_flow_tf.tasks.pair_files import Examples
+from bert_flow_tf.tasks.protocols import score_tasks
+from bert_flow_tf.tasks.scored_tasks import ScoredTask
+from bert_flow_tf.tasks.scores import Scores
 
 # Such a function gets a side, a task and its cosines.
 Keep = Callable[[str, ScoredTask, np.ndarray], None]

@@ -6,15 +6,15 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.common.errors import ArgumentError
+from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.weights import check_arrays
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.reading import reading
 from bert_flow_tf.model.build import build_calibration, build_encoder
 from bert_flow_tf.original.settings import Losses
 from bert_flow_tf.original.siamese import SiameseBertFlow
-from bert_flow_tf.records import ModelRecord
 from bert_flow_tf.training.run_folder import config_of_checkpoint
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 

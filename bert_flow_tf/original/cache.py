@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_flow_tf.common.atomic import locked, new_file
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.reading import reading
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.stream import distinct, embed
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import locked, new_file
-from bert_flow_tf.files.reading import reading
 from glow.arrays import write_arrays
 
 _CACHE_VERSION = 5

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from bert_flow_tf.code_files import VARIABLE, import_code
-from bert_flow_tf.data import senteval, transfer
-from bert_flow_tf.data.scored_tasks import ReadTasks, ScoredTask, read_tasks
-from bert_flow_tf.data.tasks import known_task
+from bert_flow_tf.common.atomic import output_file
+from bert_flow_tf.common.code_files import VARIABLE, import_code
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.settings import flag_fields
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import output_file
-from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.folder import EVALUATION_FILE
-from bert_flow_tf.original.reports import scores_table
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import train_and_score
-from bert_flow_tf.settings import flag_fields
+from bert_flow_tf.report.reports import scores_table
+from bert_flow_tf.tasks import senteval, transfer
+from bert_flow_tf.tasks.scored_tasks import ReadTasks, ScoredTask, read_tasks
+from bert_flow_tf.tasks.tasks import known_task
 from bert_flow_tf.training.run_folder import FinishedRun
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ import pathlib
 
 from absl import logging
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.original.folder import RESULT
 from bert_flow_tf.original.pairs import group_steps
 from bert_flow_tf.original.settings import RunSettings, TrainingSettings
-from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, read_config
 from bert_flow_tf.training.run_folder import (
     CHECKPOINT_NAME,
     TRAIN_RESULTS_FILE,
@@ -22,6 +21,7 @@ from bert_flow_tf.training.run_folder import (
     differences,
     remove_checkpoint,
 )
+from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, read_config
 
 _EPOCHS = "num_train_epochs"
 

@@ -4,6 +4,10 @@ import os
 import pathlib
 from typing import Any
 
+from bert_flow_tf.common.checkpoints import checkpoint_prefix
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.common.records import EncoderFiles
 from bert_flow_tf.encoder.convert.from_checkpoint import read_run
 from bert_flow_tf.encoder.source import (
     EncoderSource,
@@ -13,12 +17,8 @@ from bert_flow_tf.encoder.source import (
     resolve_encoder,
 )
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.records import EncoderFiles
-from bert_flow_tf.training.records import RunConfig
 from bert_flow_tf.training.run_folder import config_of_checkpoint
+from bert_flow_tf.training.run_records import RunConfig
 
 
 def resolve_run_encoder(

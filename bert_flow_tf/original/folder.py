@@ -15,11 +15,11 @@ N is a step; SPLIT is test, dev or full.
 import pathlib
 import re
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import write_atomically
-from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.reading import read_text
-from bert_flow_tf.records import Result
+from bert_flow_tf.common.atomic import write_atomically
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.reading import read_text
+from bert_flow_tf.common.records import Result
 
 DEV_RESULTS_FILE = "eval_results.txt"
 EVALUATION_FILE = "evaluation.json"

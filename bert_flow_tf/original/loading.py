@@ -3,15 +3,15 @@
 import os
 from typing import Any, NamedTuple
 
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.build import build_calibration, build_encoder, check_recorded_pooling
 from bert_flow_tf.original.build import restore
 from bert_flow_tf.original.encoder import recorded_encoder
-from bert_flow_tf.records import ModelRecord
-from bert_flow_tf.training.records import model_at
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, run_checkpoint
+from bert_flow_tf.training.run_records import model_at
 from glow.calibration import Calibration
 
 

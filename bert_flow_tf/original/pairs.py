@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.data.tasks import Examples, Task, get_task, read_train
 from bert_flow_tf.encoder.stream import tokenize
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.original.settings import DataSettings
+from bert_flow_tf.tasks.tasks import Examples, Task, get_task, read_train
 from bert_flow_tf.training.devices import for_replicas
-from bert_flow_tf.training.records import array_digest
+from bert_flow_tf.training.run_records import array_digest
 
 SHUFFLE_BUFFER = 1000
 # This many sentences are embedded together, so that sentences of similar length share a batch.

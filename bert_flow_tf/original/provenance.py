@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.common.records import EncoderRecord, ModelRecord, Setting, Training
 from bert_flow_tf.encoder.source import EncoderSource, encoder_record
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.records import EncoderRecord, ModelRecord, Setting, Training
-from bert_flow_tf.training.records import model_at
 from bert_flow_tf.training.run_folder import config_of_checkpoint
+from bert_flow_tf.training.run_records import model_at
 from glow.tf1_checkpoint import is_flow_name
 
 

@@ -38,21 +38,27 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_flow_tf.data.scored_tasks import ScoredTask, read_task
-from bert_flow_tf.data.tasks import get_task
-from bert_flow_tf.errors import ArgumentError, UserError, exit_status, log_progress, quiet_libraries
-from bert_flow_tf.evaluation.protocols import score_prediction_file
-from bert_flow_tf.evaluation.records import Scores
-from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.files.reading import check_local
-from bert_flow_tf.original import records
+from bert_flow_tf.common.errors import (
+    ArgumentError,
+    UserError,
+    exit_status,
+    log_progress,
+    quiet_libraries,
+)
+from bert_flow_tf.common.json_files import read_json, write_json
+from bert_flow_tf.common.reading import check_local
+from bert_flow_tf.common.records import BERT_NAMES, made_by
+from bert_flow_tf.common.table import METRIC_NAMES, WHY_FLOW, Entry, Table, falls, number, x100
 from bert_flow_tf.original.folder import RESULT
-from bert_flow_tf.original.paper import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.original.settings import RunSettings, TrainingSettings
 from bert_flow_tf.original.start import train_and_score
-from bert_flow_tf.records import BERT_NAMES, made_by
+from bert_flow_tf.report import collected as records
+from bert_flow_tf.report.paper import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.table import METRIC_NAMES, WHY_FLOW, Entry, Table, falls, number, x100
+from bert_flow_tf.tasks.protocols import score_prediction_file
+from bert_flow_tf.tasks.scored_tasks import ScoredTask, read_task
+from bert_flow_tf.tasks.scores import Scores
+from bert_flow_tf.tasks.tasks import get_task
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 
 # The last one is exported, because it is the paper's best on STS-B.

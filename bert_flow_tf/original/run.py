@@ -10,29 +10,29 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.data.scored_tasks import splits_as_task
-from bert_flow_tf.data.tasks import concatenate, get_task, read_split
+from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.reading import AnyPath, file_digest
+from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training, made_by
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.protocols import TaskScores, score_task
-from bert_flow_tf.files.checkpoints import checkpoint_prefix, named_checkpoint
-from bert_flow_tf.files.reading import AnyPath, file_digest
 from bert_flow_tf.model.build import pooling_code
 from bert_flow_tf.original import build, pairs, provenance
 from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
 from bert_flow_tf.original.folder import DEV_RESULTS_FILE, RESULT, write_result
-from bert_flow_tf.original.records import Predictions
 from bert_flow_tf.original.scoring import PairScorer, evaluate, prediction_lines
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.original.train import compiled_model, new_batches, train_steps
-from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training, made_by
+from bert_flow_tf.report.collected import Predictions
+from bert_flow_tf.tasks.protocols import TaskScores, score_task
+from bert_flow_tf.tasks.scored_tasks import splits_as_task
+from bert_flow_tf.tasks.tasks import concatenate, get_task, read_split
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.devices import Workers, configure_devices
-from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, model_at, read_config
 from bert_flow_tf.training.resumable import ResumableRun, Stages
 from bert_flow_tf.training.run_folder import KEEP_CHECKPOINT_MAX, differences, run_step
+from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, model_at, read_config
 
 
 class Run:

@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.data.tasks import Examples, Task
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.evaluation import protocols
-from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.original.cache import cached_embeddings
 from bert_flow_tf.original.pairs import scaled_labels, tokenize_pairs
 from bert_flow_tf.original.settings import ScoringSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
-from bert_flow_tf.records import ModelRecord
+from bert_flow_tf.tasks import protocols
+from bert_flow_tf.tasks.tasks import Examples, Task
 
 _PAIRS_PER_BATCH = 1024
 

@@ -4,10 +4,9 @@ import dataclasses
 import pathlib
 from typing import Any, cast
 
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.reading import check_local
-from bert_flow_tf.original.folder import DEV_RESULTS_FILE, EVALUATION_FILE
-from bert_flow_tf.settings import (
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.reading import check_local
+from bert_flow_tf.common.settings import (
     Settings,
     chosen,
     flag,
@@ -15,6 +14,7 @@ from bert_flow_tf.settings import (
     flag_not_identifying,
     flow_config,
 )
+from bert_flow_tf.original.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 _WITHOUT_EFFECT = "Accepted but ignored"

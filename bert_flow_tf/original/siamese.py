@@ -7,7 +7,7 @@ import tf_keras
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import check_low_dim, reduce_dimension
-from bert_flow_tf.evaluation.similarities import cosine_similarity
+from bert_flow_tf.encoder.similarities import cosine_similarity
 from bert_flow_tf.original.settings import Losses
 from bert_flow_tf.training.devices import replica_sum
 from glow.calibration import Calibration

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from bert_flow_tf.data.pair_files import Task
-from bert_flow_tf.data.tasks import check_task_folder, get_task, read_split
+from bert_flow_tf.common.checkpoints import checkpoint_prefix
+from bert_flow_tf.common.errors import ArgumentError, suggest_file
+from bert_flow_tf.common.settings import flow_config
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.errors import ArgumentError, suggest_file
-from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.original.settings import ModelSettings, RunSettings, ScoringSettings
-from bert_flow_tf.settings import flow_config
+from bert_flow_tf.tasks.pair_files import Task
+from bert_flow_tf.tasks.tasks import check_task_folder, get_task, read_split
 from bert_flow_tf.training.cluster import Cluster
-from bert_flow_tf.training.records import is_run
 from bert_flow_tf.training.run_folder import locked_run
+from bert_flow_tf.training.run_records import is_run
 
 if TYPE_CHECKING:
     from bert_flow_tf.original.scoring import PairScorer

@@ -9,6 +9,13 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.common.atomic import new_output, output_folder
+from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.reading import file_digest
+from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training, made_by
+from bert_flow_tf.common.settings import flow_config
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
@@ -18,24 +25,17 @@ from bert_flow_tf.encoder.convert.folders import (
 )
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_output, output_folder
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.reading import file_digest
 from bert_flow_tf.original import build, provenance
 from bert_flow_tf.original.build import TF1_OUTPUT_WEIGHTS, build_model
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
 from bert_flow_tf.original.siamese import SiameseBertFlow
-from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training, made_by
-from bert_flow_tf.settings import flow_config
-from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, TrainingResults
 from bert_flow_tf.training.run_folder import (
     CHECKPOINT_NAME,
     TRAIN_RESULTS_FILE,
     run_checkpoint,
     run_step,
 )
+from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, TrainingResults
 from glow.config import DEFAULT_CONFIG
 from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
 

@@ -8,19 +8,19 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
+from bert_flow_tf.common.errors import ArgumentError
+from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import dropout_batcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.original.build import build_model, load_init_checkpoint
 from bert_flow_tf.original.cache import cached_embeddings
 from bert_flow_tf.original.pairs import TokenizedPairs, embedded_batches, token_batches
 from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.training import callbacks
-from bert_flow_tf.training.records import RunConfig
 from bert_flow_tf.training.resumable import ResumableRun
+from bert_flow_tf.training.run_records import RunConfig
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
 # A `Batches` function takes the number of steps, the steps to skip and this worker's rows of each

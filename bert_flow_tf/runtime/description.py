@@ -5,9 +5,9 @@ import json
 import pathlib
 from typing import Any
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.reading import reading
-from bert_flow_tf.version import FORMAT_VERSION
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.version import FORMAT_VERSION
 
 DESCRIPTION_FILE = "export.json"
 TOKENIZER_FILE = "tokenizer.json"

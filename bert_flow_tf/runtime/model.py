@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.sentence_files import parts, sentence_list
-from bert_flow_tf.runtime.batches import check_batch_size, length_batches, losses_in_words
+from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.runtime.description import (
     DESCRIPTION_FILE,
     TOKENIZER_FILE,
@@ -22,10 +20,12 @@ from bert_flow_tf.runtime.description import (
     read_description,
 )
 from bert_flow_tf.runtime.programs import PROGRAMS, Program, check_backend, cores
-from bert_flow_tf.runtime.sentence_model import SentenceModel, Sentences, check_choices
-from bert_flow_tf.runtime.similarities import ENCODE_PRECISIONS, normalized, quantized
-from bert_flow_tf.runtime.thresholds import Threshold, threshold
 from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
+from bert_flow_tf.tasks.sentence_files import parts, sentence_list
+from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
+from bert_flow_tf.vectors.sentence_model import SentenceModel, Sentences, check_choices
+from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, normalized, quantized
+from bert_flow_tf.vectors.thresholds import Threshold, threshold
 
 # A machine's rounding differs less, and damaged weights differ more, than this many times the
 # difference that the export's check allows.
@@ -204,7 +204,7 @@ class ExportedModel(SentenceModel):
             )
 
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `runtime.thresholds`."""
+        """Return the cosine that few random pairs exceed, see `vectors.thresholds`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
 
     def only_unknown(self, texts: Sequence[str]) -> np.ndarray:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.errors import ArgumentError, UserError, suggest
-from bert_flow_tf.files.reading import reading
+from bert_flow_tf.common.errors import ArgumentError, UserError, suggest
+from bert_flow_tf.common.reading import reading
 
 ONNX_FILE = "model.onnx"
 ONNX_DATA_FILE = "model.onnx_data"  # the weights, if they are large

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import tokenizers
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.reading import reading
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.reading import reading
 
 
 class TextTokenizer:

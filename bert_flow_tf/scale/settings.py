@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from bert_flow_tf.files.sentence_files import BLOCK_ROWS
-from bert_flow_tf.settings import Settings, flag
+from bert_flow_tf.common.settings import Settings, flag
+from bert_flow_tf.tasks.sentence_files import BLOCK_ROWS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

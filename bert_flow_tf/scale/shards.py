@@ -21,13 +21,13 @@ import numpy as np
 from absl import logging
 from tqdm import tqdm
 
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folder
-from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
-from bert_flow_tf.files.json_files import FORMAT_VERSION, Count, read_json, write_json
-from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
-from bert_flow_tf.files.sentence_files import has_known_ending, input_format, read_tables
+from bert_flow_tf.common.atomic import FolderKind, locked, new_file, output_folder
+from bert_flow_tf.common.embedding_files import EMBEDDING, embedding_column
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.json_files import FORMAT_VERSION, Count, read_json, write_json
+from bert_flow_tf.common.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.scale.settings import ShardSettings
+from bert_flow_tf.tasks.sentence_files import has_known_ending, input_format, read_tables
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,11 +13,11 @@ import tf_keras
 from absl import logging
 from tqdm import tqdm
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.checkpoints import last_readable_checkpoint, save_checkpoint
-from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.training.records import TrainingResults
+from bert_flow_tf.common.checkpoints import last_readable_checkpoint, save_checkpoint
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.training.run_folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
+from bert_flow_tf.training.run_records import TrainingResults
 
 Logs = Mapping[str, float]
 

@@ -4,8 +4,8 @@ import dataclasses
 import json
 import os
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.reading import reading
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.reading import reading
 
 
 class LostWorker(UserError):

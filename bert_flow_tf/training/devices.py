@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.training.cluster import Cluster, LostWorker
 
 

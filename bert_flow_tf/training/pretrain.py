@@ -13,6 +13,9 @@ import tensorflow as tf
 import tf_keras
 from tqdm import tqdm
 
+from bert_flow_tf.common.atomic import locked, new_folder, output_folder
+from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.common.records import MASKED_LM, ModelRecord, Training, made_by
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
@@ -20,15 +23,11 @@ from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource, encoder_record
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
-from bert_flow_tf.errors import ArgumentError, UserError, check_installed
-from bert_flow_tf.files.atomic import locked, new_folder, output_folder
-from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.records import MASKED_LM, ModelRecord, Training, made_by
+from bert_flow_tf.tasks.sentence_files import sentence_list
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.devices import Workers, configure_devices, for_replicas
 from bert_flow_tf.training.masked_lm import NOT_PREDICTED, MaskedLanguageModel
-from bert_flow_tf.training.records import RunConfig, TrainingResults, array_digest
 from bert_flow_tf.training.resumable import ResumableRun, Stages
 from bert_flow_tf.training.run_folder import (
     clean_pretraining,
@@ -36,6 +35,7 @@ from bert_flow_tf.training.run_folder import (
     pretraining_folder,
     remove_checkpoints,
 )
+from bert_flow_tf.training.run_records import RunConfig, TrainingResults, array_digest
 from bert_flow_tf.training.settings import PretrainSettings
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 

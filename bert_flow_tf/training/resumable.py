@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import Workers
-from bert_flow_tf.training.records import RunConfig, StageCost, TrainingResults, model_at
 from bert_flow_tf.training.run_folder import (
     CHECKPOINT_NAME,
     TRAIN_RESULTS_FILE,
@@ -20,6 +19,7 @@ from bert_flow_tf.training.run_folder import (
     check_run,
     start_run,
 )
+from bert_flow_tf.training.run_records import RunConfig, StageCost, TrainingResults, model_at
 
 
 class Stages:

@@ -1,6 +1,6 @@
 """A training run's folder: files, lock, checks for a resume.
 
-    config.json                   model, data and settings (`training.records.RunConfig`)
+    config.json                   model, data and settings (`training.run_records.RunConfig`)
     model.ckpt-N.*, checkpoint    the last checkpoints, and TensorFlow's record of the latest
     train_results.json            steps, seconds and memory of a finished run
     events.out.tfevents.*         losses and gradient norms for TensorBoard
@@ -15,18 +15,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import is_temporary, locked, remove
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.reading import AnyPath
-from bert_flow_tf.training.records import CONFIG_FILE, RunConfig, is_run, read_config
+from bert_flow_tf.common.atomic import is_temporary, locked, remove
+from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, is_run, read_config
 
 TRAIN_RESULTS_FILE = "train_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 
-# A killed process leaves these temporary files of TensorFlow and `files.atomic`.
+# A killed process leaves these temporary files of TensorFlow and `common.atomic`.
 _UNFINISHED = (
     f"{CHECKPOINT_NAME}-*_temp",
     f"{CHECKPOINT_NAME}-*.tempstate*",

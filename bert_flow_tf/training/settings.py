@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.settings import Settings, flag
+from bert_flow_tf.common.errors import ArgumentError
+from bert_flow_tf.common.settings import Settings, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

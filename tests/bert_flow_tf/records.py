@@ -1,6 +1,6 @@
 """Records of models and runs for tests."""
 
-from bert_flow_tf.records import (
+from bert_flow_tf.common.records import (
     CalibrationRecord,
     EncoderFiles,
     EncoderRecord,
@@ -8,7 +8,7 @@ from bert_flow_tf.records import (
     ModelRecord,
     Training,
 )
-from bert_flow_tf.training.records import RunConfig
+from bert_flow_tf.training.run_records import RunConfig
 from glow.config import GlowConfig
 
 DEMO = "a" * 64

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_flow_tf.data.tasks import Examples, get_task
 from bert_flow_tf.original import pairs
+from bert_flow_tf.tasks.tasks import Examples, get_task
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(59))]
 

@@ -17,9 +17,9 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_flow_tf import run_siamese
-from bert_flow_tf.data.senteval import SUBSETS
-from bert_flow_tf.errors import exit_status
+from bert_flow_tf.common.errors import exit_status
 from bert_flow_tf.original.settings import RunSettings
+from bert_flow_tf.tasks.senteval import SUBSETS
 from glow.config import GlowConfig
 
 _ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, load_calibration
-from bert_flow_tf.calibration.any_encoder import SavedCalibration
+from bert_flow_tf.common.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.common.losses import Losses
 from bert_flow_tf.encoder.weights import SourceRecord
-from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.model.any_encoder import SavedCalibration
 from bert_flow_tf.model.saved_model import SavedModelConfig
-from bert_flow_tf.original.records import read_result
+from bert_flow_tf.report.collected import read_result
 from bert_flow_tf.scale.shards import Manifest
-from bert_flow_tf.training.losses import Losses
 
 _FOLDER = pathlib.Path(__file__).parent / "formats"
 _KINDS = {

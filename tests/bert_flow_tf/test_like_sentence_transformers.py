@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.runtime.similarities import ENCODE_PRECISIONS, FUNCTIONS, quantized
+from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, FUNCTIONS, quantized
 from tests.refusals import user_error
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")

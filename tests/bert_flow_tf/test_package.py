@@ -23,7 +23,7 @@ def test_nothing_heavy_loads_before_it_is_needed():
         "loaded = lambda *names: print([name for name in names if name in sys.modules]); "
         "import bert_flow_tf, glow, bert_flow_tf.cli, bert_flow_tf.eval_stsb; "
         "loaded('tensorflow', 'sklearn', 'scipy', 'pyarrow'); "
-        "from bert_flow_tf.errors import quiet_libraries; quiet_libraries(); import "
+        "from bert_flow_tf.common.errors import quiet_libraries; quiet_libraries(); import "
         "bert_flow_tf.api; "
         "loaded('keras', 'sklearn', 'tf_keras'); print(gc.isenabled()); "
         "import atexit; atexit._run_exitfuncs(); print(len(gc.get_objects()) < 1000)"

@@ -15,13 +15,13 @@ from absl import flags
 
 from bert_flow_tf import run_siamese
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.data.scored_tasks import read_task
-from bert_flow_tf.evaluation.records import Scores
-from bert_flow_tf.files.atomic import locked
+from bert_flow_tf.common.atomic import locked
 from bert_flow_tf.model.scoring import scores_of
-from bert_flow_tf.original.records import read_result
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import check_flow_is_trained
+from bert_flow_tf.report.collected import read_result
+from bert_flow_tf.tasks.scored_tasks import read_task
+from bert_flow_tf.tasks.scores import Scores
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refusal, user_error
@@ -183,7 +183,7 @@ def test_a_flow_that_nothing_trained_is_not_scored(flow_flags, flow_run, tiny_tr
 
 _KILLED_AT_STEP_4 = """
 import os, runpy, signal
-from bert_flow_tf.errors import quiet_libraries
+from bert_flow_tf.common.errors import quiet_libraries
 quiet_libraries()  # It makes the import faster, as in other runs.
 from bert_flow_tf.training import callbacks
 

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.data.tasks import TASKS, read_split
-from bert_flow_tf.evaluation.protocols import score_predictions
 from bert_flow_tf.original.tf1_run import convert_tf1_run, write_tf1_run
+from bert_flow_tf.tasks.protocols import score_predictions
+from bert_flow_tf.tasks.tasks import TASKS, read_split
 
 CHECKPOINT = "flow_trained_minilm_cls/flow.ckpt-269"
 

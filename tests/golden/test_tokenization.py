@@ -8,10 +8,10 @@ import tensorflow as tf
 import tokenizers
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.data.tasks import TASKS, read_split
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
 from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.tasks.tasks import TASKS, read_split
 from tests.small_bert import write_small_bert
 
 

@@ -26,22 +26,22 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from bert_flow_tf.data import tasks
+from bert_flow_tf.common.errors import UserError, exit_status, log_progress, quiet_libraries
+from bert_flow_tf.common.json_files import Positive, read_json
+from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training
+from bert_flow_tf.common.settings import chosen, flow_config
+from bert_flow_tf.common.table import Cell, Table
 from bert_flow_tf.encoder.source import EncoderSource, encoder_record, resolve_encoder
 from bert_flow_tf.encoder.stream import embed
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
-from bert_flow_tf.evaluation.protocols import spearman
-from bert_flow_tf.files.json_files import Positive, read_json
-from bert_flow_tf.files.reading import reading
 from bert_flow_tf.original.build import TF1_OUTPUT_WEIGHTS, build_model
 from bert_flow_tf.original.pairs import scaled_labels, tokenize_pairs
 from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.original.train import new_batches
-from bert_flow_tf.records import CalibrationRecord, ModelRecord, Training
-from bert_flow_tf.settings import chosen, flow_config
-from bert_flow_tf.table import Cell, Table
+from bert_flow_tf.tasks import tasks
+from bert_flow_tf.tasks.protocols import spearman
 from glow.optimizer import DECAY_RATE, AdamWeightDecay, WarmupLinearDecay
 from glow.tf1_checkpoint import assign_tf1_variables
 

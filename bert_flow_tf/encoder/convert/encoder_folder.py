@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from bert_flow_tf.common.atomic import new_output
+from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
 from bert_flow_tf.encoder.convert.sentence_modules import (
@@ -19,8 +21,6 @@ from bert_flow_tf.encoder.convert.sentence_modules import (
 )
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.weights import Pretrained, SourceRecord, hugging_face_config
-from bert_flow_tf.files.atomic import new_output
-from bert_flow_tf.files.json_files import write_json
 
 
 def write_encoder_folder(

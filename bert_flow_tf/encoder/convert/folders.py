@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from bert_flow_tf.common.atomic import FolderKind
+from bert_flow_tf.common.json_files import read_json
 from bert_flow_tf.encoder.weights import SourceRecord
-from bert_flow_tf.files.atomic import FolderKind
-from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.runtime.description import DESCRIPTION_FILE
 from bert_flow_tf.runtime.description import TOKENIZER_FILE as TOKENIZER_FILE
 

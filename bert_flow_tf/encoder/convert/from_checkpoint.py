@@ -1,5 +1,7 @@
 """Read an encoder from a checkpoint of TF1 or of a run."""
 
+from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
 from bert_flow_tf.encoder.weights import (
@@ -9,8 +11,6 @@ from bert_flow_tf.encoder.weights import (
     read_bert_config,
     variable_shapes,
 )
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.reading import AnyPath
 
 # A run's tf.train.Checkpoint stores `SentenceEncoder.variables_by_name` under its keyword
 # `encoder`.

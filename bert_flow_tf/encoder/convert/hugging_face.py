@@ -15,6 +15,9 @@ import numpy as np
 import safetensors
 import tensorflow as tf
 
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.reading import reading
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.tokenizer_files import read_tokenizer
 from bert_flow_tf.encoder.pooling import LIBRARY_NAMES
@@ -29,9 +32,6 @@ from bert_flow_tf.encoder.weights import (
     read_bert_config,
     variable_shapes,
 )
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.reading import reading
 
 # Older versions say mean_tokens and cls_token.
 _POOLINGS = LIBRARY_NAMES | {"cls": "paper-cls"}

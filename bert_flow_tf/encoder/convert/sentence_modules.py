@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
+from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.encoder.convert.folders import CONFIG_FILE, MODULES_FILE, WEIGHTS_FILE
-from bert_flow_tf.files.json_files import read_json, write_json
 from glow.folded import DenseLayer
 
 # The library's names of the poolings that one of its modules computes.

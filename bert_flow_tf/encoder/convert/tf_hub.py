@@ -11,6 +11,11 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
+from bert_flow_tf.common.atomic import check_writable
+from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.reading import file_digest, reading
+from bert_flow_tf.common.records import EncoderFiles
+from bert_flow_tf.common.user_cache import cache_root, print_download
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs, Variables
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.saved_model_encoder import Program
@@ -25,11 +30,6 @@ from bert_flow_tf.encoder.weights import (
     variable_shapes,
     vocabulary_digest,
 )
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import check_writable
-from bert_flow_tf.files.reading import file_digest, reading
-from bert_flow_tf.files.user_cache import cache_root, print_download
-from bert_flow_tf.records import EncoderFiles
 from glow.lazy import quiet_import
 
 # This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong

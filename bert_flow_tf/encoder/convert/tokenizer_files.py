@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import read_json, write_json
+from bert_flow_tf.common.reading import reading
 from bert_flow_tf.encoder.convert.folders import (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
@@ -25,9 +28,6 @@ from bert_flow_tf.encoder.tokenizer import (
     read_vocabulary,
 )
 from bert_flow_tf.encoder.weights import TextRules
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.files.reading import reading
 
 if TYPE_CHECKING:
     import tokenizers

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bert_flow_tf.data.scored_tasks import read_scored_split
-from bert_flow_tf.data.tasks import get_task
+from bert_flow_tf.tasks.scored_tasks import read_scored_split
+from bert_flow_tf.tasks.tasks import get_task
 from tests.bert_flow_tf import small_runs
 
 PAIRS = {"train": 20, "dev": 14, "test": 16}

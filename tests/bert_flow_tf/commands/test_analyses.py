@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.evaluation.lexical import edit_distances
-from bert_flow_tf.evaluation.protocols import cosines, spearman
+from bert_flow_tf.report.lexical import edit_distances
+from bert_flow_tf.tasks.protocols import cosines, spearman
 from tests.refusals import bert_flow, refusal, refused, succeeds
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")

@@ -122,7 +122,7 @@ import contextlib, io, json, os, sys, traceback
 sys.modules["tensorflow"] = sys.modules["sklearn"] = None
 from absl import flags
 from bert_flow_tf import cli, run_siamese
-from bert_flow_tf.errors import exit_status
+from bert_flow_tf.common.errors import exit_status
 
 def run(arguments):
     values = flags.FlagValues()

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.data.scored_tasks import read_task
+from bert_flow_tf.tasks.scored_tasks import read_task
 from bert_flow_tf.training.run_folder import locked_run
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refused, succeeds

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.evaluation.isotropy import alignment, measure_isotropy
+from bert_flow_tf.vectors.isotropy import alignment, measure_isotropy
 from glow.config import GlowConfig
 from glow.flow import Glow
 from tests.refusals import refused, succeeds

@@ -5,7 +5,7 @@ import pytest
 
 from bert_flow_tf.commands import options
 from bert_flow_tf.commands.options import ModelOptions
-from bert_flow_tf.data.tasks import TASKS, get_task
+from bert_flow_tf.tasks.tasks import TASKS, get_task
 from tests.refusals import user_error
 
 

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from bert_flow_tf.data.senteval import SUBSETS
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.encoder.handles import HUB_HANDLES
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.original import recipe as recipes
 from bert_flow_tf.original.folder import write_result
-from bert_flow_tf.original.records import Predictions
+from bert_flow_tf.report.collected import Predictions
+from bert_flow_tf.tasks.senteval import SUBSETS
 from bert_flow_tf.training.run_folder import FinishedRun
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.small_runs import write_tsv

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.runtime.thresholds import threshold
 from bert_flow_tf.scale.shards import MANIFEST
+from bert_flow_tf.vectors.thresholds import threshold
 from tests.bert_flow_tf.small_runs import small_flow_file
 from tests.refusals import bert_flow, refused, succeeds
 

@@ -9,8 +9,8 @@ import pytest
 
 import glow.optimizer
 from bert_flow_tf.commands import verify
-from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.tasks import tasks
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.tf1_checkpoint import tf1_variables

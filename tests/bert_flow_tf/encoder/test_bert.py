@@ -24,7 +24,7 @@ WORDS = INPUTS["input_mask"].numpy().astype(bool)
 def both(request, require):
     """tf-models' encoder and a `Bert` for training, for either GELU."""
     require("official")
-    from bert_flow_tf.serving.tf_hub import tf_models_encoder
+    from bert_flow_tf.export.tf_hub import tf_models_encoder
 
     name, activation = request.param
     bert = request.getfixturevalue(name).pretrained

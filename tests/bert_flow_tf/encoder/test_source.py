@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.encoder import source as encoder_source
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
-from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
-from bert_flow_tf.training.records import read_config
 from bert_flow_tf.training.run_folder import run_checkpoint
+from bert_flow_tf.training.run_records import read_config
 from tests.bert_flow_tf import records
 from tests.file_server import served
 from tests.refusals import refused, succeeds, user_error

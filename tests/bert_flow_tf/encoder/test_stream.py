@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tensorflow.python.eager import context
 
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.runtime import batches as batching
+from bert_flow_tf.vectors import batches as batching
 from tests.bert_flow_tf.sample_pairs import make_pairs
 
 

@@ -5,10 +5,10 @@ import functools
 import numpy as np
 import pytest
 
-from bert_flow_tf.data.tasks import Examples
 from bert_flow_tf.original import pairs as input_pipeline
 from bert_flow_tf.original.pairs import ordered
 from bert_flow_tf.original.settings import DataSettings
+from bert_flow_tf.tasks.tasks import Examples
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import make_pairs
 

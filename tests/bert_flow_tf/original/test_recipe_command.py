@@ -8,9 +8,6 @@ import sys
 
 import pytest
 
-from bert_flow_tf.evaluation.protocols import TaskScores
-from bert_flow_tf.evaluation.records import Scores
-from bert_flow_tf.original.paper import PRESETS
 from bert_flow_tf.original.recipe import (
     Outcome,
     Stage,
@@ -20,7 +17,10 @@ from bert_flow_tf.original.recipe import (
     run_stages,
     table,
 )
+from bert_flow_tf.report.paper import PRESETS
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.tasks.protocols import TaskScores
+from bert_flow_tf.tasks.scores import Scores
 from tests.bert_flow_tf import records, small_runs
 from tests.refusals import refused_by, user_error
 

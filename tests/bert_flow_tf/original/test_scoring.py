@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bert_flow_tf.data.tasks import get_task, read_split
-from bert_flow_tf.evaluation.protocols import read_predictions, score_predictions
 from bert_flow_tf.original import scoring
 from bert_flow_tf.original.build import build_model
-from bert_flow_tf.original.records import read_result
 from bert_flow_tf.original.run import Run
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import check
+from bert_flow_tf.report.collected import read_result
+from bert_flow_tf.tasks.protocols import read_predictions, score_predictions
+from bert_flow_tf.tasks.tasks import get_task, read_split
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.errors import UserError, command_line_message
+from bert_flow_tf.common.errors import UserError, command_line_message
 from bert_flow_tf.original.settings import RunSettings
 
 

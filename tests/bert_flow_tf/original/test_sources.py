@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bert_flow_tf.original.records import Predictions, find_results
+from bert_flow_tf.report.collected import Predictions, find_results
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.original import written
 from tests.bert_flow_tf.original.written import write

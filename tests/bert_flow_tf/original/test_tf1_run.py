@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.original.build import build_model, load_init_checkpoint
-from bert_flow_tf.training.records import read_config
+from bert_flow_tf.training.run_records import read_config
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.tf1_checkpoint import tf1_variables

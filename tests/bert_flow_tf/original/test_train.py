@@ -17,8 +17,8 @@ from bert_flow_tf.original.run import Run
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.training import callbacks, devices
 from bert_flow_tf.training.devices import configure_devices
-from bert_flow_tf.training.records import read_config
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
+from bert_flow_tf.training.run_records import read_config
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 

@@ -32,7 +32,7 @@ def test_a_worker_is_numbered_by_tf_config(text, found, monkeypatch):
 # A checkpoint that it writes ends it.
 _WRITES_NO_CHECKPOINT = """
 import runpy
-from bert_flow_tf.errors import quiet_libraries
+from bert_flow_tf.common.errors import quiet_libraries
 quiet_libraries()  # It makes the import faster, as in the other worker.
 import tensorflow as tf
 tf.train.CheckpointManager.save = None

@@ -3,12 +3,12 @@
 import numpy as np
 
 from bert_flow_tf.calibration.comparison import Compared, Comparison
-from bert_flow_tf.evaluation.isotropy import measure_isotropy
-from bert_flow_tf.evaluation.protocols import TaskScores
-from bert_flow_tf.evaluation.records import IsotropyResults, Scores
-from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.original import records as results
-from bert_flow_tf.training.records import StageCost, TrainingResults
+from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.report import collected as results
+from bert_flow_tf.tasks.protocols import TaskScores
+from bert_flow_tf.tasks.scores import IsotropyResults, Scores
+from bert_flow_tf.training.run_records import StageCost, TrainingResults
+from bert_flow_tf.vectors.isotropy import measure_isotropy
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import MADE_BY
 

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from bert_flow_tf.export.formats import ExportSettings, export_path
 from bert_flow_tf.runtime.model import open_export
 from bert_flow_tf.runtime.programs import PROGRAMS
-from bert_flow_tf.serving.formats import ExportSettings, export_path
 from tests.refusals import user_error
 
 TEXTS = [

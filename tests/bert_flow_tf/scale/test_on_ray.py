@@ -17,7 +17,7 @@ import time
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.scale import on_ray
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.training.cluster import LostWorker
@@ -94,7 +94,7 @@ def _launched_values(folder, encoder_dir):
 
 _MISTAKE = """
 import sys
-from bert_flow_tf.errors import UserError, exit_status
+from bert_flow_tf.common.errors import UserError, exit_status
 from bert_flow_tf.scale.on_ray import train_on_ray
 
 class LostWorker(UserError):

@@ -3,9 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.original.folder import RESULT, write_result
-from bert_flow_tf.training.records import read_config
 from bert_flow_tf.training.run_folder import (
     TRAIN_RESULTS_FILE,
     FinishedRun,
@@ -13,6 +12,7 @@ from bert_flow_tf.training.run_folder import (
     locked_run,
     start_run,
 )
+from bert_flow_tf.training.run_records import read_config
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import run_config

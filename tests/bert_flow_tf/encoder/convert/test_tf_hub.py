@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.common.records import EncoderFiles
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.saved_model_encoder import Program
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.encoder.weights import Pretrained
-from bert_flow_tf.records import EncoderFiles
 from tests.refusals import user_error
 
 

@@ -1,0 +1,1 @@
+"""Files, errors, settings, records and tables, which every room uses."""

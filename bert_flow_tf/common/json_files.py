@@ -1,0 +1,53 @@
+"""Write JSON files whole, and read them by type."""
+
+import json
+import os
+import pathlib
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from bert_flow_tf.common.atomic import write_atomically
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.version import FORMAT_VERSION as FORMAT_VERSION
+
+T = TypeVar("T")
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+def read_json(
+    path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True
+) -> T:
+    """Read a JSON file as `kind`, any type that msgspec decodes.
+
+    Unknown keys are ignored. `expected` names the content in errors: "a run's configuration".
+
+    Raises:
+      UserError: the file is not JSON of this type, or, if `versioned`, its `format_version` is not
+        `FORMAT_VERSION`.
+    """
+    with reading(path, expected):
+        data = pathlib.Path(path).read_bytes()
+        if (
+            versioned
+            and (version := msgspec.json.decode(data, type=dict).get("format_version"))
+            != FORMAT_VERSION
+        ):
+            wanted = (
+                f"{FORMAT_VERSION}: {expected}; make it again with this version of bert_flow_tf"
+            )
+            raise UserError(f"{path}: found format_version {version}, expected {wanted}")
+        return msgspec.json.decode(data, type=kind)
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Write a value as JSON, whole or not at all.
+
+    Raises:
+      ValueError: a number is not finite, which msgspec would write as null.
+    """
+    text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, f"{text}\n")

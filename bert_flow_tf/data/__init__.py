@@ -1,1 +1,0 @@
-"""Sentence pairs with scores or classes: tasks, readers, data sets."""

@@ -1,1 +1,0 @@
-"""Metrics of embeddings, calibrations, and the paper's analyses."""

@@ -1,0 +1,238 @@
+"""Export a model in any format, and check the written files."""
+
+import contextlib
+import copy
+import dataclasses
+import logging
+import os
+import pathlib
+import pkgutil
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.common.atomic import locked, new_output
+from bert_flow_tf.common.errors import UserError, warn_user
+from bert_flow_tf.export.formats import (
+    EXPORT_FORMATS,
+    INT8,
+    ONNX,
+    OPENVINO,
+    TF_SAVEDMODEL,
+    ExportSettings,
+    export_path,
+)
+from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
+from bert_flow_tf.runtime.description import Description
+from bert_flow_tf.vectors.similarities import smallest_cosine
+from glow.calibration import Calibration
+from glow.saved import check_exportable
+
+# An embedding's cosine with the model's is at least this. With bfloat16, MiniLM and random weights
+# gave 0.999; an export that loses ten times as much fails. With int8, MiniLM gave 0.987.
+MIN_COSINES = {"bfloat16": 0.99, INT8: 0.95}
+# A writer returns the embeddings of CHECKED_SENTENCES as its files compute them, or None if it
+# cannot run its files.
+_WRITERS = {
+    TF_SAVEDMODEL: "served_model:write_savedmodel",
+    "sentence-transformers": "sentence_transformers:write_sentence_transformers",
+    ONNX: "onnx:write_onnx",
+    OPENVINO: "onnx:write_openvino",
+}
+# These cover an empty text, one word, mixed case, accents, other scripts, and a text that is cut.
+CHECKED_SENTENCES = (
+    "",
+    "Rain.",
+    "A small boat crosses the lake at dawn.",
+    "The train to the coast leaves at 7:45 p.m., doesn't it?",
+    "Señora Müller ordered a crème brûlée",
+    "東京 is the capital of Japan",
+    "tab\tand\nline break, and an emoji: 🙂",
+    "word " * 600,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """An export, and the differences of its embeddings from the model's.
+
+    Attributes:
+      path: the folder; for a SavedModel, the version's.
+      max_difference, max_value: largest absolute difference, and the model's largest absolute
+        value.
+      min_cosine: smallest cosine with the model's embedding. These three are None if not checked.
+    """
+
+    path: pathlib.Path
+    max_difference: float | None = None
+    max_value: float | None = None
+    min_cosine: float | None = None
+
+
+def export_model(
+    model: Embedder,
+    out_dir: str | os.PathLike,
+    settings: ExportSettings,
+    *,
+    overwrite: bool = False,
+) -> Exported:
+    """Write a model for other programs, and check the written files.
+
+    A SavedModel has the signatures of `served_model.ServedBertFlow`; its `assets.extra` has the
+    `Description` and the requests that a server warms up with. To load it in Python, first `import
+    tensorflow_text`, which registers the tokenizer's operations.
+
+    Args:
+      model: an `api.BertFlow`.
+      out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per
+        version.
+      overwrite: True to replace this version or folder; a server that has loaded it keeps it.
+
+    Raises:
+      UserError: an argument does not fit the model or the format; the folder exists or cannot be
+        written; the written files cannot be loaded; or their embeddings differ by more than the
+        format's tolerance (for bfloat16 and int8, a cosine below `MIN_COSINES`). Nothing is
+        written in these cases.
+    """
+    if model.flow is not None:
+        try:
+            # A program would call back into this process, and find nothing in another one.
+            check_exportable(model.flow)
+        except ValueError as error:
+            raise UserError(f"export: {error}") from error
+    warn_if_harmful("export", model.record.flow)
+    # The lock lets a second export into the same folder see the first one's version.
+    with locked(out_dir, wait=True):
+        path = export_path(out_dir, settings, overwrite=overwrite)
+        model = _with_settings(model, settings)
+        normalized = settings.normalize or model.normalizes
+        expected = np.concatenate(
+            [
+                np.asarray(model.finished(model.embed_tokens(tokens), normalized or None))
+                for tokens in checked_tokens(model)
+            ]
+        )
+        tolerance = _tolerance(model, settings)
+        description = _describe(
+            model, expected, normalized=normalized, dtype=settings.dtype, tolerance=tolerance
+        )
+        if model.default_prompt_name and settings.format == TF_SAVEDMODEL:
+            prompt = model.prompts[model.default_prompt_name]
+            warn_user(
+                f"export: {settings.format} has no prompts: put {prompt!r} before each text",
+            )
+        write = pkgutil.resolve_name(f"bert_flow_tf.export.{_WRITERS[settings.format]}")
+        with new_output(path, EXPORT_FORMATS[settings.format], overwrite=overwrite) as folder:
+            found = write(model, description, folder)
+            if found is None:
+                return Exported(path)
+            return _check(path, found, expected, tolerance, settings.dtype)
+
+
+def checked_tokens(model: Embedder) -> Iterator[dict[str, tf.Tensor]]:
+    """Yield the tokens of `CHECKED_SENTENCES`, two texts at a time.
+
+    A batch of all would need hundreds of megabytes, and single texts are not padded.
+    """
+    for start in range(0, len(CHECKED_SENTENCES), 2):
+        yield model.tokenize(CHECKED_SENTENCES[start : start + 2])
+
+
+def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
+    """Return the model with an export's length and channels, in float32."""
+    model = copy.copy(model)
+    # Compare with float32 embeddings, even for a bfloat16 model.
+    model.cast_encoder = model.encoder
+    if settings.max_seq_length is not None:
+        model.max_seq_length = settings.max_seq_length
+    if settings.low_dim is not None:
+        model.low_dim = settings.low_dim
+    if settings.truncate_dim is not None:
+        model.truncate_dim = settings.truncate_dim
+    return model
+
+
+def _describe(
+    model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str, tolerance: float
+) -> Description:
+    """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
+    learned = model.record.flow
+    config = None if learned is None else learned.config
+    return Description(
+        encoder_fingerprint=model.source.fingerprint,
+        do_lower_case=model.source.record.do_lower_case,
+        sentence_embedding_type=model.sentence_embedding_type,
+        max_seq_length=model.max_seq_length,
+        embedding_size=model.embedding_size,
+        low_dim=model.low_dim,
+        flow_config=config.to_dict() if config else None,
+        normalized=normalized,
+        dtype=dtype,
+        probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
+        fingerprint=model.fingerprint,
+        prompts=model.prompts,
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        tolerance=tolerance,
+    )
+
+
+def _tolerance(model: Embedder, settings: ExportSettings) -> float:
+    """Return the largest difference allowed, relative to a channel's size."""
+    if settings.dtype == INT8:
+        # Another processor rounds other values to the next integer.
+        return 1e-3
+    tolerance = 1e-5 if settings.format in (ONNX, OPENVINO) else 1e-4
+    matrix = model.flow.variables_by_path.get("matrix") if model.flow is not None else None
+    if matrix is None:
+        return tolerance
+    # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its
+    # columns.
+    norms = np.linalg.norm(np.asarray(matrix, np.float64), axis=0)
+    return max(tolerance, 1e-6 * float(norms.max()))
+
+
+@contextlib.contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """Hide TensorFlow's warnings about untraced functions, which do not help users."""
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "absl", "tf2onnx")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def latents_of(flow: Calibration | None) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the flow's forward pass, folded if possible; the identity for None."""
+    return tf.identity if flow is None else flow.fixed_forward()
+
+
+def _check(
+    path: pathlib.Path, found: np.ndarray, expected: np.ndarray, tolerance: float, dtype: str
+) -> Exported:
+    difference = float(np.abs(found - expected).max())
+    largest = float(np.abs(expected).max())
+    cosine = smallest_cosine(expected, found)
+    # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail
+    # both comparisons.
+    is_close = (
+        np.abs(found - expected) <= tolerance * np.maximum(1.0, np.abs(expected).max(axis=0))
+    ).all()
+    limit = f"{tolerance:.0e} of a channel's size"
+    if dtype in MIN_COSINES:
+        is_close = cosine >= MIN_COSINES[dtype]
+        limit = f"a cosine of {MIN_COSINES[dtype]} or more"
+    if not is_close:
+        measured = (
+            f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}), "
+            f"expected {limit}"
+        )
+        raise UserError(
+            f"{path}: the written files differ from the model by {measured}; nothing was written"
+        )
+    return Exported(path, difference, largest, cosine)

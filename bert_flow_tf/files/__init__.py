@@ -1,1 +1,0 @@
-"""Atomic writing, locks, digests, and files of sentences and embeddings."""

@@ -1,0 +1,215 @@
+"""The base of an encoder with a calibration."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from bert_flow_tf.calibration import learning
+from bert_flow_tf.calibration.comparison import Comparison, recommend
+from bert_flow_tf.calibration.flow_training import Hooks
+from bert_flow_tf.calibration.history import History
+from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
+from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method, find_methods
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.common.errors import ArgumentError
+from bert_flow_tf.common.losses import Losses
+from bert_flow_tf.common.records import ModelRecord, made_by
+from bert_flow_tf.common.settings import chosen, suggesting_arguments
+from bert_flow_tf.tasks.sentence_files import sentence_list
+from bert_flow_tf.vectors.thresholds import Threshold, threshold
+
+if TYPE_CHECKING:
+    from glow.calibrator import Loss
+
+Self = TypeVar("Self", bound="CalibratedEncoder")
+
+
+class CalibratedEncoder:
+    """An encoder and its calibration: learn, compare, choose a cosine.
+
+    A subclass defines how texts are encoded, with the calibration and before it.
+
+    Attributes:
+      history_: `calibration.history.History` of the last `fit`; after loading, its losses and
+        its `verdict`.
+      may_witness: True for the kinds of encoder that the study of docs/witness.md has.
+    """
+
+    history_: History | None = None
+    may_witness = True
+    encode: Callable[..., Any]
+    encode_query: Callable[..., Any]
+    encode_document: Callable[..., Any]
+    encode_pooled: Callable[..., np.ndarray]
+
+    def reduce(self, z: np.ndarray) -> np.ndarray:
+        """Return what follows the calibration of [n, D]; here, nothing."""
+        return z
+
+    @property
+    def recorded_losses(self) -> Losses | None:
+        """The losses to save with the calibration; None without any."""
+        return self.history_.recorded_losses if self.history_ else None
+
+    def check_method(self, method: Method) -> None:
+        """Raise `ArgumentError` for a method that does not fit the encoder."""
+
+    def described(self) -> tuple[ModelRecord | None, str]:
+        """Return the record without a calibration, if any, and its words."""
+        raise NotImplementedError
+
+    def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
+        raise NotImplementedError
+
+    @suggesting_arguments
+    def fit(
+        self: Self,
+        sentences: Iterable[str],
+        y: None = None,
+        *,
+        method: Any = FitSettings.method,
+        pairs: Pairs | None = None,
+        metric: str | None = None,
+        flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
+        epochs: float | None = FitSettings.epochs,
+        batch_size: int = FitSettings.batch_size,
+        learning_rate: float = FitSettings.learning_rate,
+        seed: int = FitSettings.seed,
+        dev_fraction: float = FitSettings.dev_fraction,
+        loss: "Loss | None" = None,
+        callbacks: Sequence[Any] = (),
+        show_progress_bar: bool | None = None,
+    ) -> Self:
+        """Learn a new calibration on sentences without labels; return the model.
+
+        `glow.FlowCalibrator` learns on their embeddings, computed once without dropout, as
+        `run_siamese --flow=1 --flow_loss=1 --num_examples=0 --cache_embeddings` does. The model
+        does not change if an error is raised.
+
+        Args:
+          sentences: a repeated sentence counts each time.
+          y: ignored; scikit-learn's pipelines pass it.
+          method: "flow"; "auto[-D]", see `calibration.auto`; "whitened-flow", a flow learned behind
+            a whitening; "whitening[-D]", "soft-whitening-E[-D]", "sn", "natsv-K" or "sn+natsv-K",
+            see `calibration.affine`; or an object with scikit-learn's `fit` and `transform`,
+            such as `PCA(128, whiten=True)` or a `glow.FlowCalibrator`. D is the number of channels
+            of the calibrated embeddings.
+          pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
+          metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
+            first for graded scores, and the others for labels 0 and 1.
+          flow_model_config: name of a shipped configuration, or a JSON file.
+          epochs: None for 1, or enough for 300 steps; the flow of the step with the least held-out
+            loss is kept.
+          batch_size: sentences per step.
+          learning_rate: constant.
+          seed: of order and initial weights.
+          dev_fraction: share of distinct sentences held out, see `calibration.learning.hold_out`.
+          loss: of each row in a flow's training, see `glow.FlowCalibrator`.
+          callbacks: Keras callbacks of a flow's training, likewise.
+          show_progress_bar: None shows it on a terminal only.
+
+        Raises:
+          UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss
+            is not finite.
+        """
+        flow_model_config = os.fspath(flow_model_config)
+        found = find_method(method)
+        method = found.name if isinstance(method, str) else FitSettings.method
+        self.check_method(found)
+        checked = checked_with_metric(pairs, metric)
+        fitted = learning.fit_sentences(
+            self.encode_pooled,
+            sentences,
+            found,
+            chosen(FitSettings, locals()),
+            checked,
+            metric=metric,
+            hooks=Hooks(loss, callbacks),
+            reduce=self.reduce,
+            may_witness=self.may_witness,
+            show_progress_bar=show_progress_bar,
+        )
+        return self._set_fitted(fitted)
+
+    def compare(
+        self,
+        sentences: Iterable[str],
+        methods: Sequence[Any] | Mapping[str, Any] = DEFAULT_METHODS,
+        *,
+        pairs: Pairs | None = None,
+        metric: str | None = None,
+        settings: FitSettings | None = None,
+        show_progress_bar: bool | None = None,
+    ) -> Comparison:
+        """Learn several calibrations of the encoder, and change none; recommend one.
+
+        The first of the result's `rows` is the encoder as it is, `recommended` is the method to
+        take, and `str` gives a table. The model's own calibration is ignored.
+
+        Args:
+          methods: names or objects, as `fit`'s `method`; or a dict of them by their names in
+            the table.
+          pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
+          metric: see `fit`.
+          settings: the flow's; `method` is ignored.
+
+        The errors are those of `fit`.
+        """
+        found = find_methods(methods)
+        for method in found:
+            self.check_method(method)
+        checked = checked_with_metric(pairs, metric)
+        settings = settings or FitSettings()
+        texts = sentence_list(sentences)
+        rows = learning.compare(
+            self.encode_pooled,
+            texts,
+            found,
+            settings,
+            checked,
+            metric=metric,
+            reduce=self.reduce,
+            may_witness=self.may_witness,
+            show_progress_bar=show_progress_bar,
+        )
+        count = len(checked[2]) if checked else 0
+        deciding = deciding_measures(checked[2], metric)[0] if checked else "spearman"
+        recommended, reason = recommend(rows, count, deciding)
+        record, words = self.described()
+        return Comparison(
+            made_by=made_by("compare"),
+            model=record,
+            encoder=words,
+            sentences=len(texts),
+            pairs=count,
+            metric=deciding,
+            flow_model_config=settings.flow_model_config,
+            rows=rows,
+            recommended=recommended,
+            reason=reason,
+        )
+
+    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
+        """Return the cosine that few random pairs exceed, see `vectors.thresholds`."""
+        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
+
+    def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
+        """Return the lists of numbers that LangChain and others ask for."""
+        return self.encode_document(list(texts)).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return a query's embedding as a list of numbers."""
+        return self.encode_query(text).tolist()
+
+
+def checked_with_metric(pairs: Pairs | None, metric: str | None) -> Pairs | None:
+    """Return checked pairs; raise `UserError` if pairs or metric do not fit."""
+    if pairs is None:
+        if metric is not None:
+            raise ArgumentError(f"metric: found {metric} without pairs, expected labelled pairs")
+        return None
+    checked = checked_pairs(pairs)
+    deciding_measures(checked[2], metric)
+    return checked

@@ -1,0 +1,1 @@
+"""Tables, pictures and pages of results, beside the paper's."""

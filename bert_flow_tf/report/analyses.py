@@ -1,0 +1,101 @@
+"""The paper's analyses of words: Tables 1 and 6, beside its figures."""
+
+import msgspec
+
+from bert_flow_tf.common.json_files import Count
+from bert_flow_tf.common.records import ModelRecord, Result
+from bert_flow_tf.common.table import NOT_COMPARABLE, Entry, Table, number, x100
+from bert_flow_tf.report.lexical import FrequencyTable, LexicalPairs
+from bert_flow_tf.report.paper import paper_tables
+
+WITHOUT_FLOW = "without flow"
+WITH_FLOW = "with flow"
+GOLD = "gold"
+_PAPERS_ROWS = {
+    GOLD: "Gold similarity",
+    WITHOUT_FLOW: "BERT-induced similarity",
+    WITH_FLOW: "Flow-induced similarity",
+}
+# The figures of Table 6 are of this many pairs, STS-B's dev set.
+_PAPERS_PAIRS = 1500
+
+
+class Correlations(msgspec.Struct, frozen=True, kw_only=True):
+    """Spearman's correlations of a similarity."""
+
+    edit_distance: float
+    gold: float
+
+
+class Analyses(Result, frozen=True, kw_only=True, tag="analyses"):
+    """Results of `bert-flow analyses`.
+
+    Attributes:
+      model: with the flow, if it has one.
+      lexical: by similarity, Table 6; empty if it was not asked for.
+      frequency: by measure, a number per range of ranks, None without words; Table 1.
+    """
+
+    model: ModelRecord
+    task: str | None = None
+    split: str | None = None
+    pairs: Count = 0
+    lexical: dict[str, Correlations] = msgspec.field(default_factory=dict)
+    ranks: list[str] = msgspec.field(default_factory=list)
+    frequency: dict[str, list[float | None]] = msgspec.field(default_factory=dict)
+
+
+def correlations(pairs: LexicalPairs) -> dict[str, Correlations]:
+    """Return each similarity's correlations."""
+    return {
+        name: Correlations(edit_distance=pairs.correlation(name), gold=pairs.agreement(name))
+        for name in pairs.similarities
+    }
+
+
+def finite(table: FrequencyTable) -> dict[str, list[float | None]]:
+    """Return the measures, None for a range of ranks without words."""
+    return {
+        name: [None if value != value else value for value in values]
+        for name, values in table.measures.items()
+    }
+
+
+def lexical_table(found: Analyses, *, words: str = "") -> Table:
+    """Return Table 6: correlations with the edit distance and the gold scores."""
+    paper = paper_tables()["table6_lexical"]["rows"]
+    has_papers_pairs = (found.task, found.split, found.pairs) == ("sts-b", "dev", _PAPERS_PAIRS)
+    rows: list[list[Entry]] = []
+    for name, one in found.lexical.items():
+        theirs = paper[_PAPERS_ROWS[name]] if has_papers_pairs else {}
+        figures = [
+            x100(one.edit_distance),
+            number(theirs.get("edit distance")),
+            x100(one.gold),
+            number(theirs.get("gold")),
+        ]
+        rows.append([name, *figures])
+    columns = ("similarity", "edit distance", "paper (distance)", "gold", "paper (gold)")
+    return Table(columns, rows, words, _notes(found) if has_papers_pairs else ())
+
+
+def frequency_rows(found: Analyses) -> Table:
+    """Return Table 1: word embeddings by the rank of their word."""
+    paper = paper_tables()["table1_word_embeddings"]["rows"]
+    rows: list[list[Entry]] = []
+    for name, values in found.frequency.items():
+        rows.append([name, "here", *map(number, values)])
+        rows.append([name, "paper", *map(number, paper[name])])
+    return Table(("word embeddings by rank", "of", *found.ranks), rows, notes=_notes(found))
+
+
+def analyses_tables(found: Analyses) -> list[Table]:
+    """Return the tables that the results have."""
+    tables = [frequency_rows(found)] if found.frequency else []
+    if found.lexical:
+        tables.append(lexical_table(found))
+    return tables
+
+
+def _notes(found: Analyses) -> list[str]:
+    return [] if found.model.encoder.name == "base" else [f"paper: {NOT_COMPARABLE}."]

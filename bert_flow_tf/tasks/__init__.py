@@ -1,0 +1,1 @@
+"""Tasks, pair and sentence files, and their scores."""

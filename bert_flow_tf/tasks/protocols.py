@@ -1,0 +1,280 @@
+"""A task's scores by sub-set and over all sub-sets.
+
+SentEval and the paper (Li et al. 2020, section 4.1) average over sub-sets, weighted by size
+(`wmean`). Later work, from SimCSE on (Gao et al. 2021, appendix B), correlates all pairs of a task
+together (`all`). The two differ by several points, so every figure names its protocol.
+
+Transfer tasks are scored by a classifier, see `tasks.classifiers`.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from absl import logging
+
+from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import Count
+from bert_flow_tf.common.reading import parse_number, read_lines
+from bert_flow_tf.tasks import classifiers as transfer
+from bert_flow_tf.tasks import tasks
+from bert_flow_tf.tasks.scored_tasks import ScoredTask
+
+# Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7
+# apart.
+_ROUNDING = 1e-6
+
+
+class SubsetScores(msgspec.Struct, frozen=True, kw_only=True):
+    pairs: Count
+    by_metric: dict[str, float]
+
+
+class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of a task by metric and protocol.
+
+    A single set has only the protocol "all".
+    """
+
+    title: str  # the paper's name
+    metric: str  # the main metric: "spearman", "auc" or "accuracy"
+    split: str
+    source: str  # folder or data set of the pairs
+    pairs: Count  # that are scored; sentences, for a transfer task of sentences
+    by_metric: dict[str, dict[str, float]]
+    subsets: dict[str, SubsetScores] = {}
+    # of a transfer task, see `tasks.classifiers.Classified`
+    dev_accuracy: float | None = None
+    penalties: list[float] = []
+
+    @property
+    def by_protocol(self) -> dict[str, float]:
+        return self.by_metric[self.metric]
+
+
+def pearson(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
+    """Return Pearson's correlation of two vectors [n].
+
+    Raises:
+      UserError: the lengths differ, n < 2, a value is not finite, or a vector is constant.
+    """
+    from scipy import stats
+
+    return float(stats.pearsonr(*_checked(predictions, gold, "Pearson's correlation")).statistic)
+
+
+def spearman(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
+    """Return Spearman's rank correlation; ties share their mean rank."""
+    from scipy import stats
+
+    return float(stats.spearmanr(*_checked(predictions, gold, "Spearman's correlation")).statistic)
+
+
+def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
+    """Return the area under the ROC curve for labels 0 and 1.
+
+    It is the Mann-Whitney statistic's share of its largest value, so that a bootstrap's thousand
+    values do not pass scikit-learn's checks of each.
+
+    Raises:
+      UserError: as `pearson`, or the labels are not 0 and 1.
+    """
+    from scipy import stats
+
+    predictions, gold = _checked(predictions, gold, None)
+    if set(gold) != {0, 1}:
+        raise UserError(
+            "AUC needs gold labels 0 and 1, found "
+            f"{', '.join(f'{x:g}' for x in np.unique(gold)[:5])}"
+        )
+    ranks = stats.rankdata(predictions)
+    positives = int(gold.sum())
+    statistic = ranks[gold == 1].sum() - positives * (positives + 1) / 2
+    return float(statistic / (positives * (gold.size - positives)))
+
+
+# The first metric of each is the task's own.
+METRICS = {"spearman": {"spearman": spearman, "pearson": pearson}, "auc": {"auc": auc}}
+
+
+def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str) -> np.ndarray:
+    """Return the cosine of each pair of rows, float64 [n].
+
+    Raises:
+      UserError: an embedding holds NaN or infinite values, or is zero; the message begins with
+        `label`.
+    """
+    a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
+    _check_directions(a, label, side="first ")
+    _check_directions(b, label, side="second ")
+    # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are
+    # ties.
+    ab, aa, bb = (
+        np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b))
+    )
+    return ab / np.sqrt(aa * bb)
+
+
+def _check_directions(u: np.ndarray, label: str, *, side: str = "") -> None:
+    """Raise `UserError` if an embedding has no direction.
+
+    `side` is "first " or "second " for pairs.
+    """
+    bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
+    if bad.any():
+        found = (
+            f"{bad.sum()} of the {len(u)} {side}sentences have embeddings that are zero "
+            "or not finite"
+        )
+        see = f"; see pair {np.argmax(bad) + 1}" if side else ""
+        raise UserError(f"{label}: {found}{see}")
+
+
+def score_tasks(
+    encode: Callable[[list[str]], npt.ArrayLike],
+    tasks: Sequence[ScoredTask],
+    keep: Callable[[ScoredTask, np.ndarray], None] | None = None,
+) -> dict[str, TaskScores]:
+    """Return each task's scores by name.
+
+    `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once.
+    `keep` gets each task of pairs, with the cosines of all its sets.
+    Raises `UserError` if it returns values that are not finite, or if a score is undefined.
+    """
+    distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
+    embeddings = np.asarray(encode(distinct))
+    rows = {sentence: row for row, sentence in enumerate(distinct)}
+
+    def embedded(sentences: list[str]) -> np.ndarray:
+        return embeddings[[rows[one] for one in sentences]]
+
+    results = {}
+    for task in tasks:
+        logging.info("scoring %s", task.title)
+        if task.metric == "accuracy":
+            results[task.name] = _score_transfer(task, embedded)
+            continue
+        similarities = [
+            cosines(embedded(part.sentences_a), embedded(part.sentences_b), task.label(name))
+            for name, part in task.subsets.items()
+        ]
+        results[task.name] = score_task(task, similarities)
+        if keep is not None:
+            keep(task, np.concatenate(similarities))
+    return results
+
+
+def _score_transfer(task: ScoredTask, embedded: Callable[[list[str]], np.ndarray]) -> TaskScores:
+    """Return a transfer task's scores from its sentences' embeddings."""
+    parts = {}
+    for name, part in task.subsets.items():
+        sides = [embedded(side) for side in (part.sentences_a, part.sentences_b) if side]
+        for side in sides:
+            _check_directions(side, task.label(name))
+        parts[name] = transfer.Part(transfer.features(*sides), part.labels)
+    is_pairs = any(part.sentences_b for part in task.subsets.values())
+    found = transfer.classify(parts, is_pairs=is_pairs)
+    return TaskScores(
+        title=task.title,
+        metric=task.metric,
+        split=task.split,
+        source=task.source,
+        pairs=len(task.subsets[task.split]),
+        by_metric={metric: {"all": score} for metric, score in found.by_metric.items()},
+        dev_accuracy=found.dev_accuracy,
+        penalties=found.penalties,
+    )
+
+
+def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScores:
+    """Return a task's scores from each sub-set's similarities."""
+    subsets = {
+        name: SubsetScores(
+            pairs=len(part),
+            by_metric=score_pairs(values, part.labels, task.metric, task.label(name)),
+        )
+        for (name, part), values in zip(task.subsets.items(), similarities, strict=True)
+    }
+    all_values = np.concatenate(similarities)
+    gold = np.concatenate([part.labels for part in task.subsets.values()])
+    scores = {
+        name: {"all": one}
+        for name, one in score_pairs(all_values, gold, task.metric, task.name).items()
+    }
+    for metric in scores if len(subsets) > 1 else ():
+        values, sizes = zip(
+            *((subset.by_metric[metric], subset.pairs) for subset in subsets.values()), strict=True
+        )
+        means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
+        scores[metric] = means | scores[metric]
+    return TaskScores(
+        title=task.title,
+        metric=task.metric,
+        split=task.split,
+        source=task.source,
+        pairs=len(gold),
+        by_metric=scores,
+        subsets=subsets,
+    )
+
+
+def score_pairs(
+    similarities: np.ndarray, gold: np.ndarray, metric: str, label: str
+) -> dict[str, float]:
+    """Return the scores of one set of pairs by metric."""
+    if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
+        found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
+        raise UserError(f"{label}: found {found}, for which a correlation is undefined")
+    try:
+        return {name: function(similarities, gold) for name, function in METRICS[metric].items()}
+    except UserError as error:
+        raise UserError(f"{label}: {error}") from error
+
+
+def read_predictions(path: str | os.PathLike) -> np.ndarray:
+    """Read a file with one number per line, float64 [n]."""
+    lines = read_lines(path, "a file of predictions")
+    return np.asarray(
+        [parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)]
+    )
+
+
+def score_predictions(
+    predictions: npt.ArrayLike, task: tasks.Task, glue_dir: str | os.PathLike, split: str
+) -> dict[str, float]:
+    """Return "pearson", "spearman" and, for labels, "auc" of predictions [n].
+
+    Raises:
+      UserError: gold scores are missing, the number of predictions differs, or a score is
+        undefined.
+    """
+    gold = tasks.gold_scores(task, glue_dir, split)
+    scores = {"pearson": pearson(predictions, gold), "spearman": spearman(predictions, gold)}
+    return scores | ({"auc": auc(predictions, gold)} if task.metric == "auc" else {})
+
+
+def score_prediction_file(task: ScoredTask, path: str | os.PathLike) -> TaskScores:
+    """Return a task's scores from a file of cosines, one per pair."""
+    ends = np.cumsum([len(part) for part in task.subsets.values()])
+    return score_task(task, np.split(read_predictions(path), ends[:-1]))
+
+
+def _checked(
+    predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None
+) -> tuple[np.ndarray, np.ndarray]:
+    predictions, gold = (
+        np.asarray(values, np.float64).reshape(-1) for values in (predictions, gold)
+    )
+    if predictions.size != gold.size or gold.size < 2 or not np.isfinite(predictions + gold).all():
+        found = (
+            f"found {predictions.size} predictions, expected {gold.size}, as many as gold scores"
+        )
+        raise UserError(f"{found}, and 2 or more, all of them finite")
+    for name, values in (("prediction", predictions), ("gold score", gold)):
+        if correlation and np.ptp(values) == 0:
+            raise UserError(
+                f"{correlation} is undefined: all {values.size} {name}s are {values[0]:g}"
+            )
+    return predictions, gold

@@ -1,0 +1,1 @@
+"""Measures of vectors by NumPy alone, and the interface of a sentence model."""

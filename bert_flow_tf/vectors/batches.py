@@ -1,0 +1,59 @@
+"""Batches of texts of similar length, and warnings of lost words."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_flow_tf.common.errors import ArgumentError
+
+# Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
+_TOKENS_PER_BATCH = 2048
+
+
+def check_batch_size(batch_size: int | None) -> None:
+    """Raise `ArgumentError` unless a batch has a row."""
+    if batch_size is not None and not (
+        isinstance(batch_size, int | np.integer) and batch_size >= 1
+    ):
+        raise ArgumentError(
+            f"batch_size: found {batch_size!r}, expected a whole number of 1 or more"
+        )
+
+
+def length_batches(
+    lengths: np.ndarray, batch_size: int | None = None, tokens: int | None = None
+) -> Iterator[np.ndarray]:
+    """Yield batches of indices into `lengths` [n], longest first.
+
+    Without `batch_size`, a batch has up to 2,048 tokens, or `tokens`, padding included, but only up
+    to a quarter of that if it has a sentence shorter than 0.8 of its longest.
+    """
+    most = tokens or _TOKENS_PER_BATCH
+    order = np.argsort(-lengths, kind="stable")
+    descending = lengths[order]
+    start = 0
+    while start < len(order):
+        if (count := batch_size) is None:
+            longest = int(descending[start])
+            # If the lengths differed much, a full batch would be mostly padding.
+            alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
+            count = max(1, min(most // longest, max(alike, most // 4 // longest)))
+        yield order[start : start + count]
+        start += count
+
+
+def losses_in_words(texts: int, cut: int, unknown: int, max_seq_length: int) -> Iterator[str]:
+    """Yield warnings of texts that lose words.
+
+    Args:
+      cut: texts longer than `max_seq_length` word pieces.
+      unknown: texts of nothing but unknown pieces.
+    """
+    if cut:
+        found = f"{cut:,} of {texts:,} texts are longer than {max_seq_length} word pieces"
+        yield f"{found} (max_seq_length) and were cut"
+    if unknown:
+        yield (
+            f"{unknown:,} of {texts:,} texts hold only unknown word pieces, such as emoji or "
+            "another script; their embeddings do not tell them apart"
+        )
