@@ -33,10 +33,10 @@ from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
 from bert_flow_tf.tasks.scores import Scores, model_in_words
-from bert_flow_tf.tasks.sentence_files import sentence_list
 from bert_flow_tf.training.settings import PretrainSettings
 from bert_flow_tf.vectors.sentence_model import Sentences, check_choices
 from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, quantized
+from bert_flow_tf.vectors.texts import sentence_list
 
 if TYPE_CHECKING:
     from bert_flow_tf.export.export import Exported

@@ -34,7 +34,7 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import UserError, warn_user
 from bert_flow_tf.common.records import CalibrationRecord, Setting, Training
 from bert_flow_tf.model.build import recorded_size
-from bert_flow_tf.tasks.sentence_files import sentence_list
+from bert_flow_tf.vectors.texts import sentence_list
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 from glow.whitened import WhitenedFlow

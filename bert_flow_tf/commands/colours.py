@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import click
 
 from bert_flow_tf.common.errors import ArgumentError
-from bert_flow_tf.tasks.sentence_files import BLOCK_ROWS, input_format, read_tables
+from bert_flow_tf.tasks.sentence_files import input_format, read_tables
+from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 
 class Colours(NamedTuple):

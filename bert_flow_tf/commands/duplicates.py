@@ -15,8 +15,9 @@ from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.atomic import new_file
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.scale.shards import InputFile, input_files
-from bert_flow_tf.tasks.sentence_files import BLOCK_ROWS, read_tables
+from bert_flow_tf.tasks.sentence_files import read_tables
 from bert_flow_tf.vectors import thresholds
+from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 # The cosines of 256 rows with all later ones are in memory at once.
 _ROWS = 256

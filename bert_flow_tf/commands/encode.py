@@ -16,7 +16,8 @@ from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, ShardsError, input_files
-from bert_flow_tf.tasks.sentence_files import BLOCK_ROWS, STDIN, format_of_ending, read_sentences
+from bert_flow_tf.tasks.sentence_files import STDIN, format_of_ending, read_sentences
+from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 _DTYPE = click.option(
     "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of matrices."

@@ -19,10 +19,9 @@ from bert_flow_tf.commands.options import (
 )
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.report.reports import scores_table
 from bert_flow_tf.tasks.tasks import SPLITS
-from bert_flow_tf.training.run_folder import locked_run
+from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
 from bert_flow_tf.training.run_records import is_run
 
 if TYPE_CHECKING:

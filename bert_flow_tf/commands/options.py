@@ -28,12 +28,12 @@ from bert_flow_tf.export.backends import TENSORFLOW, check_loadable, open_backen
 from bert_flow_tf.model.saved_model import model_folder
 from bert_flow_tf.runtime.programs import PROGRAMS
 from bert_flow_tf.tasks.sentence_files import (
-    BLOCK_ROWS,
     INPUT_FORMATS,
     input_format,
     read_sentences,
     read_tables,
 )
+from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow

@@ -1,22 +1,15 @@
-"""Losses of a training by step.
-
-A saved model has them in a file; a run of `run_siamese` or `pretrain` in TensorBoard's events.
-"""
+"""The losses of a training by step, in a file."""
 
 import pathlib
 
 import msgspec
 
-from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import Count, read_json, write_json
-from bert_flow_tf.common.reading import AnyPath, reading
-from bert_flow_tf.common.records import MASKED_LM, Result
-from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.training.run_records import RunConfig, TrainingResults, is_run, read_config
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.common.records import Result
 
 LOSSES_FILE = "losses.json"
 BITS = "bits per dimension"
-_EVENTS = "events.out.tfevents.*"
 
 
 class Losses(Result, frozen=True, kw_only=True, tag="losses"):
@@ -38,71 +31,3 @@ def saved_losses(folder: AnyPath) -> Losses | None:
     """Return the losses beside a saved model; None if it has none."""
     path = pathlib.Path(folder) / LOSSES_FILE
     return read_json(path, Losses, expected="a training's losses") if path.is_file() else None
-
-
-def read_losses(folder: AnyPath) -> Losses:
-    """Return the losses of a saved model, a calibration or a run.
-
-    Raises `UserError` if the folder has none.
-    """
-    found = find_losses(folder)
-    if found is None:
-        raise UserError(
-            f"{folder}: found no losses, expected a model whose flow `fit` learned, or a run"
-        )
-    return found
-
-
-def find_losses(folder: AnyPath) -> Losses | None:
-    """Return the losses as `read_losses`, or None."""
-    path = pathlib.Path(folder)
-    found = saved_losses(path)
-    return _losses_of_run(path) if found is None and is_run(path) else found
-
-
-def _losses_of_run(folder: pathlib.Path) -> Losses | None:
-    """Return the losses in a run's events; None without any."""
-    config = read_config(folder)
-    scalars = _scalars(folder)
-    if config is None or "loss" not in scalars:
-        return None
-    losses = scalars["loss"]
-    unit = _unit(config)
-    if unit == BITS:
-        # The events have the sum of a pair's two sentences.
-        losses = {step: loss / 2 for step, loss in scalars["flow_loss"].items()}
-    results = folder / TRAIN_RESULTS_FILE
-    held_out = scalars.get("dev_loss", {})
-    if results.is_file():
-        finished = read_json(results, TrainingResults, expected="a finished run's results")
-        held_out = held_out | finished.dev_losses
-    return Losses(made_by=config.made_by, unit=unit, training=losses, held_out=held_out)
-
-
-def _unit(config: RunConfig) -> str:
-    tuned = config.model.encoder.fine_tuning
-    if tuned is not None and tuned.settings.get("objective") == MASKED_LM:
-        return "nats per predicted piece"
-    if config.model.flow is not None and config.flags.get("flow_loss"):
-        return BITS
-    return "nats per pair" if config.num_labels else "squared error of the cosine"
-
-
-def _scalars(folder: pathlib.Path) -> dict[str, dict[int, float]]:
-    """Return TensorBoard's scalars of a run by name and step.
-
-    Each attempt to train has a file; a later one has the steps that were taken again.
-    """
-    # Importing TensorFlow takes seconds, which a saved model's losses do not need.
-    import tensorflow as tf
-
-    found: dict[str, dict[int, float]] = {}
-    # Their names have the second at which each started.
-    for path in sorted(folder.glob(_EVENTS)):
-        with reading(path, "TensorBoard's events"):
-            for data in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-                event = tf.compat.v1.Event.FromString(data)
-                for value in event.summary.value:
-                    scalar = float(tf.make_ndarray(value.tensor))
-                    found.setdefault(value.tag, {})[event.step] = scalar
-    return {name: dict(sorted(steps.items())) for name, steps in found.items()}

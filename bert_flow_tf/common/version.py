@@ -3,3 +3,7 @@
 __version__ = "0.1.0"
 # Increase this when a file's format changes; the demo encoder's folder is named after it.
 FORMAT_VERSION = 3
+
+# An export's folder has these files.
+DESCRIPTION_FILE = "export.json"
+TOKENIZER_FILE = "tokenizer.json"

@@ -8,6 +8,7 @@ import safetensors.numpy
 
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
 from bert_flow_tf.encoder.convert.folders import SENTENCE_SETTINGS, WEIGHTS_FILE
 from bert_flow_tf.encoder.convert.sentence_modules import (
@@ -19,7 +20,7 @@ from bert_flow_tf.encoder.convert.sentence_modules import (
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.export.export import CHECKED_SENTENCES
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.runtime.description import Description
 from glow.folded import DenseLayer
 
 _POOLINGS = {masked_mean: "avg", first_token: "paper-cls"}

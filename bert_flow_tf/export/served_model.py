@@ -13,12 +13,13 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.similarities import cosine_similarity
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
 from bert_flow_tf.export.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.runtime.description import DESCRIPTION_FILE, Description
+from bert_flow_tf.runtime.description import Description
 
 
 def write_savedmodel(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:

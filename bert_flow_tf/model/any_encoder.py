@@ -31,7 +31,7 @@ from bert_flow_tf.encoder.convert.sentence_modules import (
 )
 from bert_flow_tf.model.base import CalibratedEncoder
 from bert_flow_tf.model.embedder import current_record, record_of_own, warn_if_harmful
-from bert_flow_tf.tasks.sentence_files import sentence_list
+from bert_flow_tf.vectors.texts import sentence_list
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
 from glow.saved import (
     check_exportable,

@@ -17,7 +17,7 @@ from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.losses import Losses
 from bert_flow_tf.common.records import ModelRecord, made_by
 from bert_flow_tf.common.settings import chosen, suggesting_arguments
-from bert_flow_tf.tasks.sentence_files import sentence_list
+from bert_flow_tf.vectors.texts import sentence_list
 from bert_flow_tf.vectors.thresholds import Threshold, threshold
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.model.build import build_calibration, build_encoder, recorded_size
 from bert_flow_tf.model.trainable import TrainableModel
-from bert_flow_tf.tasks.sentence_files import sentence_list
 from bert_flow_tf.vectors.sentence_model import SentenceModel
+from bert_flow_tf.vectors.texts import sentence_list
 from glow.calibration import AffineMap, Calibration
 from glow.saved import check_savable
 from glow.whitened import Flow, WhitenedFlow

@@ -17,8 +17,8 @@ from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.common.losses import LOSSES_FILE, write_losses
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.records import EncoderFiles, ModelRecord, Result, Training, made_by
+from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
-from bert_flow_tf.runtime.description import DESCRIPTION_FILE
 from bert_flow_tf.training.run_records import CONFIG_FILE, is_run
 
 # Importing these modules would load TensorFlow, which takes seconds.

@@ -15,14 +15,13 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.common.settings import flag_fields
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import train_and_score
 from bert_flow_tf.report.reports import scores_table
 from bert_flow_tf.tasks import senteval, transfer
 from bert_flow_tf.tasks.scored_tasks import ReadTasks, ScoredTask, read_tasks
 from bert_flow_tf.tasks.tasks import known_task
-from bert_flow_tf.training.run_folder import FinishedRun
+from bert_flow_tf.training.run_folder import EVALUATION_FILE, FinishedRun
 
 if TYPE_CHECKING:
     from bert_flow_tf.original.scoring import PairScorer

@@ -22,7 +22,6 @@ from bert_flow_tf.common.reading import read_text
 from bert_flow_tf.common.records import Result
 
 DEV_RESULTS_FILE = "eval_results.txt"
-EVALUATION_FILE = "evaluation.json"
 
 # Evaluation, prediction and the cache write these files; a name may begin with a checkpoint's name.
 RESULT = re.compile(

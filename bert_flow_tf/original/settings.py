@@ -14,7 +14,8 @@ from bert_flow_tf.common.settings import (
     flag_not_identifying,
     flow_config,
 )
-from bert_flow_tf.original.folder import DEV_RESULTS_FILE, EVALUATION_FILE
+from bert_flow_tf.original.folder import DEV_RESULTS_FILE
+from bert_flow_tf.training.run_folder import EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 _WITHOUT_EFFECT = "Accepted but ignored"

@@ -13,11 +13,10 @@ from bert_flow_tf.calibration.comparison import Comparison
 from bert_flow_tf.common.errors import ArgumentError, suggest_file
 from bert_flow_tf.common.json_files import Count, read_json
 from bert_flow_tf.common.records import ModelRecord, Result
-from bert_flow_tf.original.folder import EVALUATION_FILE
 from bert_flow_tf.report.analyses import Analyses
 from bert_flow_tf.tasks.protocols import TaskScores
 from bert_flow_tf.tasks.scores import IsotropyResults, Scores
-from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
+from bert_flow_tf.training.run_folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
 from bert_flow_tf.training.run_records import TrainingResults, is_run
 
 SCORES_FILE = "recipe_scores.json"

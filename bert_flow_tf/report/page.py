@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import jinja2
 
-from bert_flow_tf.report import plots
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.table import Table
 from bert_flow_tf.common.version import __version__
+from bert_flow_tf.report import plots
 from bert_flow_tf.report.collected import LeftOut, Source
 from bert_flow_tf.report.pictures import report_pictures
 from bert_flow_tf.report.plots.style import check_matplotlib

@@ -7,10 +7,8 @@ from typing import Any
 
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
-from bert_flow_tf.common.version import FORMAT_VERSION
+from bert_flow_tf.common.version import DESCRIPTION_FILE, FORMAT_VERSION
 
-DESCRIPTION_FILE = "export.json"
-TOKENIZER_FILE = "tokenizer.json"
 # These fields are read, and must have these types.
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "max_seq_length": int,

@@ -13,18 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
-from bert_flow_tf.runtime.description import (
-    DESCRIPTION_FILE,
-    TOKENIZER_FILE,
-    Description,
-    read_description,
-)
+from bert_flow_tf.common.version import DESCRIPTION_FILE, TOKENIZER_FILE
+from bert_flow_tf.runtime.description import Description, read_description
 from bert_flow_tf.runtime.programs import PROGRAMS, Program, check_backend, cores
 from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
-from bert_flow_tf.tasks.sentence_files import parts, sentence_list
 from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
 from bert_flow_tf.vectors.sentence_model import SentenceModel, Sentences, check_choices
 from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, normalized, quantized
+from bert_flow_tf.vectors.texts import parts, sentence_list
 from bert_flow_tf.vectors.thresholds import Threshold, threshold
 
 # A machine's rounding differs less, and damaged weights differ more, than this many times the

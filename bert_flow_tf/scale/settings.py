@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_flow_tf.common.settings import Settings, flag
-from bert_flow_tf.tasks.sentence_files import BLOCK_ROWS
+from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

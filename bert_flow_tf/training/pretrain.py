@@ -23,7 +23,6 @@ from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource, encoder_record
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
-from bert_flow_tf.tasks.sentence_files import sentence_list
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.devices import Workers, configure_devices, for_replicas
@@ -37,6 +36,7 @@ from bert_flow_tf.training.run_folder import (
 )
 from bert_flow_tf.training.run_records import RunConfig, TrainingResults, array_digest
 from bert_flow_tf.training.settings import PretrainSettings
+from bert_flow_tf.vectors.texts import sentence_list
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
 # BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces. These

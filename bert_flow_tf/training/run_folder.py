@@ -23,6 +23,7 @@ from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, is_run, read_config
 
 TRAIN_RESULTS_FILE = "train_results.json"
+EVALUATION_FILE = "evaluation.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 

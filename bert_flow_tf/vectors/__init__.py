@@ -1,1 +1,1 @@
-"""Measures of vectors by NumPy alone, and the interface of a sentence model."""
+"""Measure vectors by NumPy alone; define a sentence model's interface."""

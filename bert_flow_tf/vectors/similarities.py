@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
-from bert_flow_tf.tasks.sentence_files import sentence_list
+from bert_flow_tf.vectors.texts import sentence_list
 
 ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 _LEAST_SQUARE = np.float32(1e-12)  # as in `tf.nn.l2_normalize`

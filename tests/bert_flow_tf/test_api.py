@@ -24,11 +24,11 @@ from sklearn.preprocessing import QuantileTransformer
 from bert_flow_tf import api
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.calibration.methods import find_method
-from bert_flow_tf.calibration.transformer import EmbeddingCalibrator
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.stream import SentenceBatcher
+from bert_flow_tf.model.transformer import EmbeddingCalibrator
 from bert_flow_tf.original.build import build_model, checkpoint_parts
 from bert_flow_tf.tasks import sentence_files
 from bert_flow_tf.tasks.scores import learning_in_words

@@ -7,9 +7,8 @@ import msgspec
 
 from bert_flow_tf.common.atomic import FolderKind
 from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.version import DESCRIPTION_FILE, TOKENIZER_FILE
 from bert_flow_tf.encoder.weights import SourceRecord
-from bert_flow_tf.runtime.description import DESCRIPTION_FILE
-from bert_flow_tf.runtime.description import TOKENIZER_FILE as TOKENIZER_FILE
 
 # Any of these files shows that a folder comes from Hugging Face or sentence-transformers.
 CONFIG_FILE = "config.json"

@@ -1,12 +1,12 @@
 """A report's pictures: comparable scores share a panel, and nothing is dropped."""
 
-from bert_flow_tf.report import plots
 from bert_flow_tf.common.losses import Losses, write_losses
+from bert_flow_tf.report import plots
 from bert_flow_tf.report.collected import Source, find_results
 from bert_flow_tf.report.pictures import report_pictures
 from bert_flow_tf.report.rows import score_rows
-from tests.bert_flow_tf.records import MADE_BY
 from tests.bert_flow_tf.original import written
+from tests.bert_flow_tf.records import MADE_BY
 
 
 def titles(panels):

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from bert_flow_tf.common.json_files import write_json
-from bert_flow_tf.common.losses import BITS, read_losses
+from bert_flow_tf.common.losses import BITS
+from bert_flow_tf.training.run_losses import read_losses
 from tests.bert_flow_tf.records import flow, model, run_config
 from tests.refusals import user_error
 
