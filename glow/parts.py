@@ -1,0 +1,71 @@
+"""Parts of one's own, classes and functions, by `module:name`.
+
+A file keeps a part's path. Whoever loads the file has imported the module before, because loading
+imports nothing by itself.
+"""
+
+import hashlib
+import inspect
+import operator
+import pathlib
+import re
+import sys
+from typing import Any
+
+_PATH = re.compile(r"[\w.]+:[\w.]+")
+
+
+def is_part_path(name: str) -> bool:
+    """True if a name has the form `module:name`."""
+    return _PATH.fullmatch(name) is not None
+
+
+def part_path(part: Any) -> str:
+    """Return `module:name` of a class or function.
+
+    Those of a lambda, of a function inside another one, or of another object resolve to nothing.
+    """
+    return f"{getattr(part, '__module__', '')}:{getattr(part, '__qualname__', repr(part))}"
+
+
+def resolve_part(path: str) -> Any:
+    """Return the class or function of an imported module.
+
+    Raises:
+      ValueError: the module is not imported, or does not define it.
+    """
+    module_name, _, name = path.partition(":")
+    module = sys.modules.get(module_name)
+    if module is None:
+        advice = f"import {module_name} first, or give --code FILE.py"
+        raise ValueError(f"found {path}, whose module is not imported; {advice}")
+    try:
+        part = operator.attrgetter(name)(module)
+    except AttributeError:
+        part = None
+    # A file that names a function of the standard library must not make a program call it.
+    is_own = module_name.partition(".")[0] not in sys.stdlib_module_names
+    # A part has one path, so that its module's code is its own.
+    if not is_own or part_path(part) != path:
+        raise ValueError(f"found {path}, expected a class or function that {module_name} defines")
+    return part
+
+
+def code_digest(path: str) -> str:
+    """Return the SHA-256 of the file that defines a part.
+
+    Without a file, it is that of the part's source. What the file imports does not count.
+
+    Raises:
+      ValueError: another process could not import the part, or it has no source.
+    """
+    part = resolve_part(path) if is_part_path(path) else None
+    if part is None or path.startswith("__main__:"):
+        advice = "put it into a module of its own, which another process can import"
+        raise ValueError(f"found {path.removeprefix('__main__:')}; {advice}")
+    file = pathlib.Path(getattr(sys.modules[path.partition(":")[0]], "__file__", None) or "")
+    try:
+        code = file.read_bytes() if file.is_file() else inspect.getsource(part).encode()
+    except (OSError, TypeError) as error:
+        raise ValueError(f"found {path}, whose source cannot be read: {error}") from error
+    return hashlib.sha256(code).hexdigest()
