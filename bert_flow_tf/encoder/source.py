@@ -54,13 +54,33 @@ class EncoderSource:
         return self.pretrained.record
 
     @property
+    def is_bert(self) -> bool:
+        """True for a BERT.
+
+        It can be pickled, trained further, converted and exported with its weights. Another encoder
+        of TF-Hub runs as the SavedModel that it is.
+        """
+        return isinstance(self.pretrained, Pretrained)
+
+    @property
+    def bert(self) -> Pretrained:
+        """A BERT's configuration, vocabulary and weights.
+
+        Raises `UserError` for another encoder.
+        """
+        if not isinstance(self.pretrained, Pretrained):
+            raise UserError(f"{self.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
+        return self.pretrained
+
+    @property
+    def kind(self) -> str:
+        """The encoder's kind in a recipe."""
+        return "bert" if self.is_bert else "tf-hub program"
+
+    @property
     def max_positions(self) -> int:
         """The most word pieces of a BERT; 512 for another encoder."""
-        return (
-            self.pretrained.config.max_position_embeddings
-            if isinstance(self.pretrained, Pretrained)
-            else 512
-        )
+        return self.bert.config.max_position_embeddings if self.is_bert else 512
 
     @property
     def fingerprint(self) -> str:

@@ -1,5 +1,6 @@
 """Batches of texts of similar length, and warnings of lost words."""
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +19,23 @@ def check_batch_size(batch_size: int | None) -> None:
         raise ArgumentError(
             f"batch_size: found {batch_size!r}, expected a whole number of 1 or more"
         )
+
+
+def check_max_seq_length(value: int, limit: int | None, limit_is: str = "") -> int:
+    """Return a number of word pieces; raise `ArgumentError` for another value.
+
+    Args:
+      limit: the largest number; None for no limit.
+      limit_is: words that say what the limit is.
+    """
+    largest = limit or sys.maxsize
+    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_number or not 3 <= value <= largest:
+        raise ArgumentError(
+            f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}"
+            f"{limit_is}"
+        )
+    return int(value)
 
 
 def length_batches(

@@ -1,0 +1,120 @@
+"""Texts become pooled vectors by one stage, which knows itself."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder.text_encoder import TextEncoder
+from tests.refusals import user_error
+
+TEXTS = ["w1 w2 w3", "w4", "", "w1 w2 w3", "w5 w6", "w7 w8 w9 w10 w11"]
+
+
+@pytest.fixture(scope="module")
+def text_encoder(tiny_source):
+    return TextEncoder.build(tiny_source, "avg-last-2", max_seq_length=6)
+
+
+def alone(encoder, texts):
+    """Return the vectors of texts that share no batch."""
+    rows = [encoder.tokenizer(tf.constant([text]), encoder.max_seq_length) for text in texts]
+    return np.concatenate([encoder.network(row) for row in rows])
+
+
+def test_vectors_keep_the_order_of_the_texts(text_encoder):
+    expected = alone(text_encoder, TEXTS)
+    many = TEXTS * 300
+    for options in ({}, {"batch_size": 2}, {"show_progress_bar": False}):
+        np.testing.assert_allclose(text_encoder.encode(TEXTS, **options), expected, atol=1e-5)
+    np.testing.assert_allclose(text_encoder.encode(many), np.tile(expected, (300, 1)), atol=1e-5)
+    ((block, vectors),) = text_encoder.encode_blocks(iter(TEXTS))
+    assert block == TEXTS
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    np.testing.assert_allclose(text_encoder.embed(tf.constant(TEXTS)), expected, atol=1e-5)
+    assert text_encoder.encode([]).shape == (0, text_encoder.embedding_size)
+
+
+def test_dropout_gives_each_occurrence_its_own_mask(small_source):
+    encoder = TextEncoder.build(small_source, "avg", max_seq_length=6)
+    texts = ["the cat sat", "a dog", "the cat sat"]
+    found = encoder.encode(texts, dropout_seed=1)
+    assert np.abs(found[0] - found[2]).max() > 1e-3
+    np.testing.assert_allclose(encoder.encode(texts, dropout_seed=1), found, atol=1e-5)
+    assert np.abs(encoder.encode(texts, dropout_seed=2) - found).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("texts", "part"),
+    [("A boat.", "str"), (["a", None], "[1]"), (["a", "\ud800"], "[1]"), (7, "int")],
+)
+def test_every_way_in_checks_its_texts(text_encoder, texts, part):
+    for method in (
+        text_encoder.encode,
+        lambda given: text_encoder.encode(given, dropout_seed=1),
+        lambda given: list(text_encoder.encode_blocks(given)),
+        text_encoder.tokenize,
+        text_encoder.only_unknown,
+    ):
+        with user_error("sentences", part):
+            method(texts)
+
+
+@pytest.mark.parametrize("length", [2, 2.5, 64.0, "64", True, None, 10**9])
+def test_a_wrong_length_is_refused_by_both_doors(text_encoder, length):
+    with user_error(f"max_seq_length: found {length!r}"):
+        text_encoder.with_length(length)
+    with user_error(f"max_seq_length: found {length!r}"):
+        TextEncoder(text_encoder.source, text_encoder.network, max_seq_length=length)
+
+
+def test_a_length_of_numpy_is_a_number(text_encoder):
+    other = text_encoder.with_length(np.int64(5))
+    assert type(other.max_seq_length) is int and other.recipe["max_seq_length"] == 5
+
+
+def test_a_copy_of_the_state_has_the_same_vectors_and_recipe(text_encoder):
+    trained = copy.copy(text_encoder)
+    trained.make_trainable()
+    first = next(iter(trained.network.variables_by_name.values()))
+    first.assign(first + 0.1)
+    for one in (text_encoder, trained):
+        for copied in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+            np.testing.assert_array_equal(copied.encode(TEXTS), one.encode(TEXTS))
+            assert copied.recipe == one.recipe
+            assert copied.network is not one.network
+    assert trained.recipe != text_encoder.recipe
+
+
+def test_training_the_encoder_of_a_copy_changes_only_the_copy(text_encoder):
+    before = text_encoder.encode(TEXTS)
+    trained = copy.copy(text_encoder)
+    trained.make_trainable()
+    for variable in trained.network.trainable_variables:
+        variable.assign(variable * 1.5)
+    assert np.abs(trained.encode(TEXTS) - before).max() > 1e-3
+    np.testing.assert_array_equal(text_encoder.encode(TEXTS), before)
+
+
+def test_bfloat16_is_not_trained(text_encoder):
+    rounded = text_encoder.with_dtype("bfloat16")
+    with user_error("dtype: found bfloat16", "float32"):
+        rounded.make_trainable()
+    difference = np.abs(rounded.encode(TEXTS) - text_encoder.encode(TEXTS)).max()
+    assert 0 < difference < 0.1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.with_length(5),
+        lambda one: one.with_dtype("bfloat16"),
+        lambda one: TextEncoder.build(one.source, "avg", max_seq_length=6),
+    ],
+)
+def test_whatever_changes_vectors_changes_the_recipe(text_encoder, change):
+    changed = change(text_encoder)
+    assert np.abs(changed.encode(TEXTS) - text_encoder.encode(TEXTS)).max() > 0
+    assert changed.recipe != text_encoder.recipe
