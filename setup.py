@@ -96,7 +96,7 @@ setup(
         "scale": ["ray[train]~=2.60.0"],
         # For `export --format onnx`; onnxruntime checks what was written.
         "onnx": ["tf2onnx>=1.17", "onnx>=1.14", "onnxruntime"],
-        # For `open_export` and `--backend`. Without TensorFlow, in an environment of their own: see
+        # For `open_export`. Without TensorFlow, in an environment of their own: see
         # docs/serving.md.
         "runtime": ["numpy", "tokenizers>=0.22.1", "onnxruntime>=1.14"],
         "openvino": ["openvino>=2024.4"],

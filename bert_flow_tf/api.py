@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+import typing
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -21,14 +22,14 @@ from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.common.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
-from bert_flow_tf.export.backends import TENSORFLOW, open_backend
 from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.base import CalibratedEncoder, checked_with_metric
 from bert_flow_tf.model.build import build_encoder, pooling_code
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
-from bert_flow_tf.runtime.model import ExportedModel
+from bert_flow_tf.runtime.description import is_export
+from bert_flow_tf.runtime.model import open_export
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
@@ -129,27 +130,6 @@ class BertFlow(CalibratedEncoder, Embedder):
         """Return `from_hub("demo")`, all-MiniLM-L6-v2; the first call downloads it."""
         return cls.from_hub("demo", **options)
 
-    @overload
-    @classmethod
-    def from_pretrained(
-        cls: type[Self],
-        path: str | os.PathLike,
-        *,
-        dtype: str = ...,
-        warm_up: bool = ...,
-        truncate_dim: int | None = ...,
-    ) -> Self: ...
-    @overload
-    @classmethod
-    def from_pretrained(
-        cls: type[Self],
-        path: str | os.PathLike,
-        *,
-        backend: Literal["onnx", "openvino"],
-        dtype: str = ...,
-        warm_up: bool = ...,
-        truncate_dim: int | None = ...,
-    ) -> ExportedModel: ...
     @classmethod
     def from_pretrained(
         cls: type[Self],
@@ -158,26 +138,23 @@ class BertFlow(CalibratedEncoder, Embedder):
         dtype: str = DTYPES[0],
         warm_up: bool = False,
         truncate_dim: int | None = None,
-        backend: str = TENSORFLOW,
-    ) -> Self | ExportedModel:
-        """Load a saved model, a Hub model, a run or a checkpoint.
+    ) -> Self:
+        """Load a saved, Hub or exported model, or a run.
 
         `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a
-        checkpoint's prefix. With `warm_up`, a text is encoded, so that the first request does
-        not wait for a second while TensorFlow traces. `truncate_dim` is the number of leading
-        channels to keep, by default as saved. With the backend "onnx" or "openvino", a saved model
-        becomes a `runtime.model.ExportedModel`, which encodes and does not learn, see
-        `export.backends.open_backend`. Raises `UserError` if it cannot be read, or if the run has
-        not finished.
+        checkpoint's prefix. A folder of `export(format="onnx")` or `"openvino"` becomes a
+        `runtime.model.ExportedModel`, which encodes and does not learn, see `open_export`. With
+        `warm_up`, a text is encoded, so that the first request does not wait for a second while
+        TensorFlow traces. `truncate_dim` is the number of leading channels to keep, by default as
+        saved. Raises `UserError` if it cannot be read, or if the run has not finished.
         """
-        if backend != TENSORFLOW:
-            return open_backend(
-                path,
-                backend,
-                lambda: cls.from_pretrained(path, truncate_dim=truncate_dim),
-                dtype=dtype,
-                truncate_dim=truncate_dim,
-            )
+        if is_export(path):
+            if dtype != DTYPES[0]:
+                raise ArgumentError(
+                    f"dtype: found {dtype} with {path}, an export, which has its own type"
+                )
+            # Whoever names an export's folder expects what an export can do.
+            return typing.cast(Self, open_export(path, truncate_dim=truncate_dim))
         if truncate_dim is not None:
             loaded = cls.from_pretrained(path, dtype=dtype, warm_up=warm_up)
             loaded.truncate_dim = truncate_dim

@@ -34,7 +34,7 @@ _FALSE_MATCHES = 1e-4
     epilog="\b\nbert-flow duplicates --model my_model --input tickets.csv --column text --keep id "
     "--out groups.csv"
 )
-@opt.model_options(backend=True)
+@opt.model_options(exports=True)
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.")
 @click.option(

@@ -20,14 +20,14 @@ from bert_flow_tf.tasks.sentence_files import STDIN, format_of_ending, read_sent
 from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 _DTYPE = click.option(
-    "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of matrices."
+    "--dtype", type=click.Choice(DTYPES), help="Type of matrices.  [default: float32]"
 )
 
 
 @click.command(
     epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy"
 )
-@opt.model_options(required=False, backend=True)
+@opt.model_options(required=False, exports=True)
 @opt.sentence_options(required=False, may_be_empty=True)
 @click.option(
     "--calibration", metavar="DIR", help="Instead of a model: a calibration that fit wrote."
@@ -51,7 +51,7 @@ def encode(
     embeddings: str | None,
     out: str,
     output_format: str | None,
-    dtype: str,
+    dtype: str | None,
     batch_size: int | None,
     normalize_embeddings: bool | None,
     overwrite: bool,
@@ -116,7 +116,7 @@ def _calibrated(
     epilog="\b\nbert-flow encode-folder --model my_model --input 'crawl/*.parquet' --column text "
     "--out embeddings"
 )
-@opt.model_options(backend=True)
+@opt.model_options(exports=True)
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--out", required=True, metavar="DIR", help="Folder to write.")
 @_DTYPE
@@ -178,7 +178,7 @@ def encode_folder(
     epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."'
 )
 @click.argument("sentences", nargs=-1, metavar="[A B]")
-@opt.model_options(backend=True)
+@opt.model_options(exports=True)
 @click.option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
 @click.option(
     "--columns",

@@ -24,9 +24,8 @@ from bert_flow_tf.common.settings import DTYPES, Settings, chosen, flag_fields
 from bert_flow_tf.common.table import FORMATS
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.export.backends import TENSORFLOW, check_loadable, open_backend
 from bert_flow_tf.model.saved_model import model_folder
-from bert_flow_tf.runtime.programs import PROGRAMS
+from bert_flow_tf.runtime.description import is_export
 from bert_flow_tf.tasks.sentence_files import (
     INPUT_FORMATS,
     input_format,
@@ -72,6 +71,7 @@ def length_option(default: object) -> Decorator:
 
 
 HELP_OF_MODEL = "Run, checkpoint, saved model or Hub model."
+_HELP_WITH_EXPORTS = "Saved model, Hub model, run, checkpoint or ONNX export."
 SENTEVAL_OPTION = click.option(
     "--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…, MR/…"
 )
@@ -111,12 +111,6 @@ _MODEL_OPTIONS: dict[str, Decorator] = {
         type=IntRange(min=1),
         metavar="N",
         help="Leading channels to keep.",
-    ),
-    "backend": click.option(
-        "--backend",
-        type=click.Choice((TENSORFLOW, *PROGRAMS)),
-        default=TENSORFLOW,
-        help="onnx and openvino start faster.",
     ),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
@@ -189,7 +183,6 @@ class ModelOptions:
     pooling: str | None = None
     max_seq_length: int | None = None
     truncate_dim: int | None = None
-    backend: str = TENSORFLOW
 
     @property
     def run_dir(self) -> pathlib.Path | None:
@@ -197,22 +190,24 @@ class ModelOptions:
         path = pathlib.Path(self.model or os.devnull)
         return path if path.is_dir() else path.parent if os.path.isfile(f"{path}.index") else None
 
-    def open(self, dtype: str = DTYPES[0]) -> "BertFlow | ExportedModel":
-        """Load the model in its backend."""
-        if self.backend == TENSORFLOW:
-            return self.load(dtype)
-        return open_backend(
-            str(self.model),
-            self.backend,
-            self.load,
-            dtype=dtype,
-            truncate_dim=self.truncate_dim,
-        )
+    def open(self, dtype: str | None = None) -> "BertFlow | ExportedModel":
+        """Open an export, without TensorFlow, or load another model."""
+        if not self.is_export:
+            return self.load(dtype or DTYPES[0])
+        from bert_flow_tf.runtime.model import open_export
 
-    def check_dtype(self, dtype: str) -> None:
-        """Raise `ArgumentError` for a type that the backend does not have."""
-        if self.model and self.backend != TENSORFLOW:
-            check_loadable(self.model, self.backend, dtype)
+        return open_export(str(self.model), truncate_dim=self.truncate_dim)
+
+    @property
+    def is_export(self) -> bool:
+        return self.model is not None and is_export(self.model)
+
+    def check_dtype(self, dtype: str | None) -> None:
+        """Raise `ArgumentError` for the type of an export, which has its own."""
+        if self.is_export and dtype is not None:
+            raise ArgumentError(
+                f"dtype: found {dtype} with --model={self.model}, an export, which has its own type"
+            )
 
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
         """Load the model in TensorFlow."""
@@ -236,7 +231,7 @@ def model_options(
     pooling: bool = True,
     length: int | None = None,
     required: bool = True,
-    backend: bool = False,
+    exports: bool = False,
 ) -> Decorator:
     """Return a decorator that adds options and passes a `ModelOptions` as `model`.
 
@@ -247,7 +242,7 @@ def model_options(
       pooling: True to add `--pooling` and `--max_seq_length`.
       length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
       required: False if the command may do without a model.
-      backend: True to add `--backend`, for a command that only encodes.
+      exports: True for a command that only encodes, which an export's folder does, too.
     """
     sources = sources or ("model", "bert_hub")
     names = [
@@ -255,7 +250,6 @@ def model_options(
         for name in _MODEL_OPTIONS
         if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])
         or (name == "truncate_dim" and "model" in sources)
-        or (name == "backend" and backend)
     ]
 
     def checked(values: dict[str, Any]) -> dict[str, Any]:
@@ -274,14 +268,12 @@ def model_options(
         if given.get("pooling") is not None:
             check_pooling(given["pooling"])
         if given.get("model"):
-            check_model(given["model"])
-        if given.get("backend", TENSORFLOW) != TENSORFLOW:
-            if not given["model"]:
-                raise UserError(f"--backend={given['backend']}: missing --model, which it needs")
-            check_loadable(given["model"], given["backend"], DTYPES[0])
+            check_model(given["model"], exports=exports)
         return {"model": ModelOptions(**given), **values}
 
     table = _MODEL_OPTIONS | ({"max_seq_length": length_option(length)} if length else {})
+    if exports:
+        table["model"] = click.option("--model", metavar="DIR", help=_HELP_WITH_EXPORTS)
     return _converted(with_options([table[name] for name in names]), checked)
 
 
@@ -303,8 +295,14 @@ def check_one_of(options: Mapping[str, Any]) -> None:
         )
 
 
-def check_model(model: str) -> None:
-    """Download a Hub model; raise `UserError` if `--model` does not exist."""
+def check_model(model: str, *, exports: bool = False) -> None:
+    """Download a Hub model; raise `UserError` if `--model` does not exist.
+
+    Args:
+      exports: True if an export's folder will do.
+    """
+    if exports and is_export(model):
+        return
     try:
         if not (os.path.exists(f"{model}.index") or model_folder(model).is_dir()):
             is_file = os.path.isfile(model)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"'
 )
 @click.argument("texts", nargs=-1, metavar="[QUERY]...")
-@opt.model_options(backend=True)
+@opt.model_options(exports=True)
 @opt.with_options(opt.INPUT_FILES)
 @click.option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
 @click.option("--top_k", type=opt.COUNT, default=10, metavar="N", help="Sentences for each query.")

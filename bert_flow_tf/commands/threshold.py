@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import click
+import numpy as np
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import print_table
@@ -11,7 +12,7 @@ from bert_flow_tf.vectors import thresholds
 
 
 @click.command(epilog="\b\nbert-flow threshold --model my_model --input sentences.txt")
-@opt.model_options()
+@opt.model_options(exports=True)
 @opt.sentence_options()
 @click.option(
     "--false_matches",
@@ -37,11 +38,7 @@ def threshold(
     texts = list(dict.fromkeys(text for text in sentences if text.strip()))
     for share in shares:
         thresholds.check_enough(len(texts), share)
-    loaded = model.load()
-    pooled = loaded.encode_pooled(texts)
-    sides = {"cosine": loaded.reduce(pooled)}
-    if loaded.calibration is not None:
-        sides = {"before": sides["cosine"], "after": loaded.after_flow(pooled)}
+    sides = _sides(model, texts)
     rows = [
         [
             Cell(f"{share:g}", is_number=True, value=share),
@@ -51,6 +48,18 @@ def threshold(
     ]
     title = f"cosine that a share of random pairs exceeds: {len(texts):,} different sentences"
     print_table(Table(("share", *sides), rows, title), table_format)
+
+
+def _sides(options: opt.ModelOptions, texts: list[str]) -> dict[str, np.ndarray]:
+    """Return embeddings before and after the calibration; an export's alone."""
+    if options.is_export:
+        return {"cosine": options.open().encode(texts)}
+    model = options.load()
+    pooled = model.encode_pooled(texts)
+    before = model.reduce(pooled)
+    if model.calibration is None:
+        return {"cosine": before}
+    return {"before": before, "after": model.after_flow(pooled)}
 
 
 def _cell(found: thresholds.Threshold) -> Cell:

@@ -17,8 +17,8 @@ from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.common.losses import LOSSES_FILE, write_losses
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.records import EncoderFiles, ModelRecord, Result, Training, made_by
-from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
+from bert_flow_tf.runtime.description import is_export
 from bert_flow_tf.training.run_records import CONFIG_FILE, is_run
 
 # Importing these modules would load TensorFlow, which takes seconds.
@@ -80,9 +80,9 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
             tuple(pattern for part in BERT_FLOW_FOLDER.names for pattern in (part, f"{part}/*")),
         )
     if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
-        if (folder / DESCRIPTION_FILE).is_file():
+        if is_export(folder):
             raise UserError(
-                f"{name}: found an export, expected a saved model or a run; `open_export` opens it"
+                f"{name}: found an export, which only encodes; expected a saved model or a run"
             )
         expected = "expected a saved model or a run (an encoder's argument is bert_hub)"
         raise UserError(f"{name}: found neither {MODEL_FILE} nor a run's {CONFIG_FILE}, {expected}")

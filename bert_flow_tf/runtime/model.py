@@ -15,7 +15,7 @@ import numpy as np
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.version import DESCRIPTION_FILE, TOKENIZER_FILE
 from bert_flow_tf.runtime.description import Description, read_description
-from bert_flow_tf.runtime.programs import PROGRAMS, Program, check_backend, cores
+from bert_flow_tf.runtime.programs import PROGRAMS, Program, backend_of, check_backend, cores
 from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
 from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
 from bert_flow_tf.vectors.sentence_model import SentenceModel, Sentences, check_choices
@@ -267,21 +267,23 @@ class ExportedModel(SentenceModel):
 
 
 def open_export(
-    folder: str | os.PathLike, backend: str = "onnx", truncate_dim: int | None = None
+    folder: str | os.PathLike, backend: str | None = None, truncate_dim: int | None = None
 ) -> ExportedModel:
     """Open a folder of `bert-flow export --format onnx` (or `openvino`).
 
     Nothing but numpy, tokenizers and onnxruntime (or openvino) is imported.
 
     Args:
-      backend: "onnx" for onnxruntime, or "openvino".
+      backend: "onnx" for onnxruntime, or "openvino", which runs both formats; None for the
+        format's own.
       truncate_dim: number of leading channels that every embedding keeps; None for all.
 
     Raises:
       UserError: the folder is no export, or damaged, or the backend's library is missing.
     """
-    check_backend(backend)
     path = pathlib.Path(folder)
+    backend = backend or backend_of(path)
+    check_backend(backend)
     if not path.is_dir():
         raise UserError(f"{folder}: no such folder, expected an export")
     description = read_description(path)

@@ -123,13 +123,20 @@ class OpenvinoProgram(Program):
         return own.request.get_output_tensor(0).data.copy()
 
 
-PROGRAMS: dict[str, type[Program]] = {"onnx": OnnxProgram, "openvino": OpenvinoProgram}
-_MODULES = {"onnx": "onnxruntime", "openvino": "openvino"}
+_ONNX = "onnx"
+_OPENVINO = "openvino"
+PROGRAMS: dict[str, type[Program]] = {_ONNX: OnnxProgram, _OPENVINO: OpenvinoProgram}
+_MODULES = {_ONNX: "onnxruntime", _OPENVINO: "openvino"}
 
 
 def cores() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def backend_of(folder: pathlib.Path) -> str:
+    """Return the backend whose program an export's folder holds."""
+    return _OPENVINO if (folder / OPENVINO_FILE).is_file() else _ONNX
 
 
 def check_backend(backend: str) -> None:

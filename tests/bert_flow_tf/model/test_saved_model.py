@@ -133,9 +133,3 @@ def test_a_run_with_a_pooling_that_is_unknown_names_itself(sts_run, tmp_path):
     (run / "config.json").write_text(json.dumps(config))
     with user_error(f"{run}: pooling: found 'mine'", "--code my_poolings.py"):
         BertFlow.load(run)
-
-
-def test_an_export_names_what_opens_it(tmp_path):
-    (tmp_path / "export.json").write_text("{}")
-    with user_error("found an export", "`open_export` opens it"):
-        BertFlow.from_pretrained(tmp_path)
