@@ -61,9 +61,7 @@ def report_page(
         pictures = [_picture(panel) for some in drawn.values() for panel in some]
     except UserError as error:
         lines.append(f"pictures: {error}")
-    text = (
-        importlib.resources.files("bert_flow_tf.original").joinpath("page.html").read_text("utf-8")
-    )
+    text = importlib.resources.files("bert_flow_tf.report").joinpath("page.html").read_text("utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
     return environment.from_string(text).render(
         title="Sentence embeddings: scores and measures",

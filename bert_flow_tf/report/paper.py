@@ -72,7 +72,7 @@ class Published(NamedTuple):
 def paper_tables() -> dict[str, Any]:
     """Return the content of `paper.json`; do not change the dict."""
     return json.loads(
-        importlib.resources.files("bert_flow_tf.original").joinpath("paper.json").read_text("utf-8")
+        importlib.resources.files("bert_flow_tf.report").joinpath("paper.json").read_text("utf-8")
     )
 
 

@@ -213,7 +213,7 @@ def _table5(result: Comparison) -> dict[str, float]:
 def literature_table() -> Table:
     """Return what later papers report for the flow and for whitening."""
     text = (
-        importlib.resources.files("bert_flow_tf.original")
+        importlib.resources.files("bert_flow_tf.report")
         .joinpath("literature.json")
         .read_text("utf-8")
     )

@@ -184,7 +184,7 @@ def test_every_run_of_the_original_is_the_references(reference_data):
     reference = json.loads((reference_data / "reference" / "tf1_runs.json").read_text())[
         "sts_b_test"
     ]
-    paper = importlib.resources.files("bert_flow_tf.original").joinpath("paper.json")
+    paper = importlib.resources.files("bert_flow_tf.report").joinpath("paper.json")
     runs = json.loads(paper.read_text("utf-8"))["original"]["runs"]
     assert len(runs) == len(reference) == 17
     for ours, theirs in zip(runs, reference, strict=True):
