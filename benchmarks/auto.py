@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_flow_tf.calibration.affine import participation_ratio, spectrum, whitening_matrix
+from bert_flow_tf.calibration.affine import spectrum, whitening_matrix
 from bert_flow_tf.calibration.auto import Auto
+from bert_flow_tf.vectors.isotropy import directions_in_use
 
 Pairs = list[tuple[str, str, float]]
 Map = tuple[np.ndarray, np.ndarray]
@@ -142,7 +143,7 @@ def case(x: np.ndarray, a: np.ndarray, b: np.ndarray, gold: Sequence[float]) -> 
     scores = {name: spearman(one, a, b, gold) for name, one in maps.items()}
     return {
         "rows": len(x),
-        "directions": participation_ratio(spectrum(x).values, *x.shape),
+        "directions": directions_in_use(spectrum(x).values, *x.shape),
         "choice": auto.choice_,
         "auto": spearman((auto.mean_, auto.matrix_), a, b, gold),
         "scores": scores,

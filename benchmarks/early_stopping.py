@@ -17,9 +17,10 @@ import numpy as np
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.common.errors import exit_status
-from bert_flow_tf.tasks.protocols import cosines, spearman
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.tasks import TASKS, read_split
+from bert_flow_tf.vectors.metrics import spearman
+from bert_flow_tf.vectors.similarities import cosines_of_pairs
 
 
 def main() -> None:
@@ -54,7 +55,9 @@ def main() -> None:
             )
             model.fit(learned, seed=seed, epochs=epochs, show_progress_bar=False)
             sides = ((u, v), (model.after_flow(u), model.after_flow(v)), ours)
-            scores.append([100 * spearman(cosines(*both, "dev"), dev.labels) for both in sides])
+            scores.append(
+                [100 * spearman(cosines_of_pairs(*both, "dev"), dev.labels) for both in sides]
+            )
         means = "".join(f"{mean:10.2f}" for mean in np.mean(scores, axis=0))
         print(f"{pathlib.Path(encoder).name:12} {pooling:11}{size:10,}{means}  {steps}", flush=True)
 

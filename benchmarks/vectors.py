@@ -20,10 +20,11 @@ import numpy as np
 from benchmarks.processes import seconds_of
 from bert_flow_tf import BertFlow, calibrate
 from bert_flow_tf.common.errors import exit_status
-from bert_flow_tf.tasks.protocols import spearman
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.tasks import SPLITS, concatenate, get_task, read_split
-from bert_flow_tf.vectors.similarities import FUNCTIONS, quantized
+from bert_flow_tf.vectors.metrics import spearman
+from bert_flow_tf.vectors.quantization import quantized
+from bert_flow_tf.vectors.similarities import FUNCTIONS
 
 SIZES = (384, 256, 128, 64)
 PRECISIONS = ("float32", "int8", "binary")

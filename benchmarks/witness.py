@@ -26,9 +26,10 @@ from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.calibration.witness import Witness, witness
 from bert_flow_tf.common.errors import exit_status
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.tasks.protocols import cosines, spearman
 from bert_flow_tf.tasks.scored_tasks import read_task
 from bert_flow_tf.vectors.isotropy import measure_isotropy
+from bert_flow_tf.vectors.metrics import spearman
+from bert_flow_tf.vectors.similarities import cosines_of_pairs
 
 METHODS = ("flow", "whitening", "soft-whitening-0.1", "soft-whitening-1")
 Pairs = list[tuple[str, str, float]]
@@ -138,8 +139,8 @@ def case(encode, learned: list[str], pairs: Pairs, method: str) -> dict[str, flo
     a, b, gold = (list(column) for column in zip(*pairs, strict=True))
     pairs_before = (encode(a), encode(b))
     scores = {
-        "before": cosines(*pairs_before, "before"),
-        "after": cosines(*map(calibrate, pairs_before), "after"),
+        "before": cosines_of_pairs(*pairs_before, "before"),
+        "after": cosines_of_pairs(*map(calibrate, pairs_before), "after"),
     }
     values |= {f"spearman_{name}": spearman(found, gold) for name, found in scores.items()}
     return values | {"agreement": float(np.mean(shared)) / 10, "sentences": len(held_out)}

@@ -35,8 +35,8 @@ from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_f
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
 from bert_flow_tf.tasks.scores import Scores, model_in_words
 from bert_flow_tf.training.settings import PretrainSettings
+from bert_flow_tf.vectors.quantization import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.vectors.sentence_model import Sentences, check_choices
-from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.vectors.texts import sentence_list
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class BertFlow(CalibratedEncoder, Embedder):
             CPUs.
           show_progress_bar: None shows it on a terminal only.
           precision: "int8", "uint8", "binary" or "ubinary", see
-            `vectors.similarities.quantized`.
+            `vectors.quantization.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
           output_value: only the default is supported.

@@ -24,6 +24,7 @@ from glow.calibration import Forward, forward_rows, in_blocks
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.coupling import MakeNetwork
 from glow.flow import Glow
+from glow.number_types import is_whole_number
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_calibration, write_calibration
 from glow.user_warnings import warn_user
@@ -392,7 +393,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def check_settings(self) -> None:
         """Raise `ValueError` for the first invalid argument, as `fit` does."""
-        if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:
+        if not is_whole_number(self.batch_size) or self.batch_size < 1:
             raise ValueError(
                 f"batch_size: found {self.batch_size}, expected a whole number of 1 or more"
             )

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from glow.number_types import plain_number
+
 # The original's flag has this default: 3 levels of 3 steps, width 32. The paper's Table 7 has
 # config_l2_d3_w32.
 DEFAULT_CONFIG = "config_l3_d3_w32"
@@ -90,6 +92,7 @@ class GlowConfig:
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(GlowConfig, include_extras=True).items():
+            object.__setattr__(self, name, plain_number(getattr(self, name)))
             try:
                 msgspec.convert(getattr(self, name), kind)
             except msgspec.ValidationError as error:

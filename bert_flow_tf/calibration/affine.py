@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from bert_flow_tf.vectors.similarities import normalized
 from glow.constant_channels import negligible_channels, negligible_deviation
 from glow.user_warnings import warn_user
 
@@ -189,24 +190,13 @@ def cosine_directions(x: np.ndarray) -> np.ndarray:
     They are the right singular vectors of the rows [n, D], scaled to norm 1. The mean stays,
     because cosines of centred rows are others.
     """
-    u = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30)
+    u = normalized(x)
     return np.linalg.eigh(u.T @ u)[1][:, ::-1]
 
 
 def distinct_rows(x: np.ndarray) -> np.ndarray:
     """Return the different rows of `x` [n, D], in their order."""
     return x[list({row.tobytes(): i for i, row in reversed(list(enumerate(x)))}.values())[::-1]]
-
-
-def participation_ratio(variances: np.ndarray, rows: int, width: int) -> float:
-    """Return the number of directions of equal variance with the same spread.
-
-    It is the square of the variances' sum over the sum of their squares, at most the `width` D. For
-    `rows` draws from an isotropic space, 1 / ratio is 1 / D + 1 / (rows - 1), so the second term
-    is subtracted.
-    """
-    inverse = np.sum(variances**2) / max(variances.sum() ** 2, 1e-30) - 1 / (rows - 1)
-    return float(min(1 / max(inverse, 1e-9), width))
 
 
 def affine_form(transformer: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -12,10 +12,10 @@ from bert_flow_tf.calibration.affine import (
     cosine_directions,
     distinct_rows,
     kept_directions,
-    participation_ratio,
     spectrum,
     whitening_matrix,
 )
+from bert_flow_tf.vectors.isotropy import directions_in_use
 
 _MOST_DIRECTIONS = 30
 _MOST_OF_CHANNELS = 1 / 4
@@ -63,7 +63,7 @@ class Auto(AffineMethod):
         if np.sqrt(found.values.mean()) <= found.negligible:
             self.choice_ = f"{left}: they differ by rounding alone"
             return unchanged
-        directions = participation_ratio(found.values, rows, width)
+        directions = directions_in_use(found.values, rows, width)
         measured = f"{rows:,} different sentences use {directions:.0f} of {width} directions"
         most = min(_MOST_DIRECTIONS, _MOST_OF_CHANNELS * width)
         if directions >= most:

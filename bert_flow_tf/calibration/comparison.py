@@ -10,7 +10,11 @@ from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Judgement
 from bert_flow_tf.common.json_files import Count
 from bert_flow_tf.common.records import ModelRecord, Result
-from bert_flow_tf.common.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
+from bert_flow_tf.common.table import Entry, Table, number, x100
+from bert_flow_tf.vectors.metrics import METRIC_NAMES
+
+# Figures of the paper have this note beside another encoder.
+NOT_COMPARABLE = "BERT-base, not comparable"
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

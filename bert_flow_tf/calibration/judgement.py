@@ -8,8 +8,8 @@ import numpy as np
 
 from bert_flow_tf.calibration.settings import METRICS
 from bert_flow_tf.common.errors import ArgumentError, UserError
-from bert_flow_tf.common.table import METRIC_NAMES
-from bert_flow_tf.tasks.protocols import auc, cosines, spearman
+from bert_flow_tf.vectors.metrics import METRIC_NAMES, Cuts, auc, best_f1, spearman_or_zero
+from bert_flow_tf.vectors.similarities import cosines_of_pairs
 
 Pairs = tuple[Sequence[str], Sequence[str], Sequence[float]]
 Encode = Callable[[Sequence[str]], np.ndarray]
@@ -158,11 +158,6 @@ def deciding_measures(scores: Sequence[float], metric: str | None = None) -> tup
     return (metric,)
 
 
-def spearman_or_zero(x: np.ndarray, y: np.ndarray) -> float:
-    """Return Spearman's correlation, or 0 if either is constant."""
-    return spearman(x, y) if np.ptp(x) and np.ptp(y) else 0.0
-
-
 def judge(
     encode: Encode, before: Map, after: Map, pairs: Pairs, metric: str | None = None
 ) -> Judgement:
@@ -177,13 +172,13 @@ def judge(
     deciding = deciding_measures(scores, metric)
     gold = np.asarray(scores, np.float64)
     u, v = encode(a), encode(b)
-    old = cosines(before(u), before(v), "pairs, before")
-    new = cosines(after(u), after(v), "pairs, after")
+    old = cosines_of_pairs(before(u), before(v), "pairs, before")
+    new = cosines_of_pairs(after(u), after(v), "pairs, after")
     measures = {"spearman": _measured(spearman_or_zero, old, new, gold)}
     if set(gold) != {0, 1}:
         return Judgement(len(gold), measures, deciding)
     measures["auc"] = _measured(auc, old, new, gold)
-    measures["f1"] = _measured(lambda x, y: _best_f1(x, y).f1, old, new, gold)
+    measures["f1"] = _measured(best_f1, old, new, gold)
     return Judgement(len(gold), measures, deciding, (_best_f1(old, gold), _best_f1(new, gold)))
 
 
@@ -205,16 +200,13 @@ def _measured(
 
 
 def _best_f1(cosines: np.ndarray, labels: np.ndarray) -> BestF1:
-    order = np.argsort(-cosines, kind="stable")
-    hits = np.cumsum(labels[order])
-    misses = np.arange(1, len(labels) + 1) - hits
-    f1 = 2 * hits / (hits + misses + hits[-1])
-    # Equal cosines are all above a threshold, or none.
-    is_last = np.append(np.diff(cosines[order]) != 0, True)
-    best = int(np.argmax(np.where(is_last, f1, -1.0)))
-    share_found = hits[best] / hits[-1]
+    cuts = Cuts.of(cosines, labels)
+    f1 = cuts.f1
+    best = int(np.argmax(f1))
+    misses = cuts.taken - cuts.hits
+    share_found = cuts.recall[best]
     # Where no pair was matched falsely, one could have been.
     share_false = max(misses[best], 1) / max(misses[-1], 1)
     found = _RARE * share_found
     precision = found / (found + (1 - _RARE) * share_false)
-    return BestF1(float(f1[best]), float(cosines[order[best]]), float(precision))
+    return BestF1(float(f1[best]), float(cuts.values[best]), float(precision))

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_flow_tf.calibration.affine import participation_ratio
-from bert_flow_tf.calibration.judgement import AS_IT_IS, Encode, Map, spearman_or_zero
+from bert_flow_tf.calibration.judgement import AS_IT_IS, Encode, Map
+from bert_flow_tf.vectors.isotropy import directions_in_use
+from bert_flow_tf.vectors.metrics import spearman_or_zero
+from bert_flow_tf.vectors.similarities import cosines
 
 # docs/witness.md says how these bounds were found, and how often the claims are right.
 _FEW_DIRECTIONS = 25
@@ -59,9 +61,9 @@ class Witness:
 
 
 def directions(embeddings: np.ndarray) -> float:
-    """Return the `participation_ratio` of embeddings [n, D]."""
+    """Return the `directions_in_use` of embeddings [n, D]."""
     variances = np.linalg.svd(embeddings - embeddings.mean(axis=0), compute_uv=False) ** 2
-    return participation_ratio(variances, *embeddings.shape)
+    return directions_in_use(variances, *embeddings.shape)
 
 
 def witness(
@@ -80,16 +82,10 @@ def witness(
     mixed = encode(mixtures)
     return Witness(
         sentences=len(sentences),
-        before=spearman_or_zero(_similarities(before(u), before(mixed)), shares),
-        after=spearman_or_zero(_similarities(after(u), after(mixed)), shares),
+        before=spearman_or_zero(cosines(before(u), before(mixed)), shares),
+        after=spearman_or_zero(cosines(after(u), after(mixed)), shares),
         directions=directions(u),
     )
-
-
-def _similarities(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the cosines of rows [n, D], 0 for zeros."""
-    a, b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in (a, b))
-    return np.sum(a * b, axis=1)
 
 
 def _draw_mixtures(

@@ -134,14 +134,16 @@ def _lexical(model: "BertFlow", pairs: "Examples") -> "LexicalPairs":
     """Return each similarity of the pairs, and their edit distances."""
     from bert_flow_tf.report.analyses import GOLD, WITH_FLOW, WITHOUT_FLOW
     from bert_flow_tf.report.lexical import LexicalPairs, edit_distances
-    from bert_flow_tf.tasks.protocols import cosines
+    from bert_flow_tf.vectors.similarities import cosines_of_pairs
 
     a, b = (model.encode_pooled(side) for side in (pairs.sentences_a, pairs.sentences_b))
     gold = np.asarray(pairs.labels, np.float64)
     similarities = {GOLD: gold}
-    similarities[WITHOUT_FLOW] = cosines(model.reduce(a), model.reduce(b), WITHOUT_FLOW)
+    similarities[WITHOUT_FLOW] = cosines_of_pairs(model.reduce(a), model.reduce(b), WITHOUT_FLOW)
     if model.flow is not None:
-        similarities[WITH_FLOW] = cosines(model.after_flow(a), model.after_flow(b), WITH_FLOW)
+        similarities[WITH_FLOW] = cosines_of_pairs(
+            model.after_flow(a), model.after_flow(b), WITH_FLOW
+        )
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     return LexicalPairs(distances, gold, similarities)
 

@@ -15,6 +15,7 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import read_json
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.export.formats import DESCRIPTION_FILE
+from bert_flow_tf.vectors.similarities import cosines
 
 _LARGEST_DIFFERENCE = 1e-4
 
@@ -65,10 +66,7 @@ def check_served(url: str, folder: str, name: str | None) -> None:
         "sentences"
     )
     if not difference <= _LARGEST_DIFFERENCE * max(1.0, largest):
-        # TensorFlow takes seconds to load, and a server that agrees needs none.
-        from bert_flow_tf.vectors.similarities import smallest_cosine
-
-        cosine = smallest_cosine(found, expected)
+        cosine = cosines(found, expected).min()
         advice = "; only the norms differ: export with --normalize" if cosine > 1 - 1e-6 else ""
         differs = (
             f"the server gives other embeddings, smallest cosine with the export's {cosine:.6f}"

@@ -13,6 +13,7 @@ import msgspec
 
 from bert_flow_tf.common.errors import ArgumentError, suggest
 from glow.config import GlowConfig
+from glow.number_types import plain_number
 
 
 def flag(
@@ -42,7 +43,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise `ArgumentError` for the first invalid value."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+            value = plain_number(getattr(self, field.name))
+            # These classes are frozen, and JSON has no numbers of NumPy.
+            object.__setattr__(self, field.name, value)
             limits = dict(field.metadata.get("limits", {}))
             expected = None
             choices = limits.pop("choices", None)

@@ -11,18 +11,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-METRIC_NAMES = {
-    "spearman": "Spearman",
-    "pearson": "Pearson",
-    "auc": "AUC",
-    "f1": "best F1",
-    "accuracy": "accuracy",
-}
-WHY_FLOW = (
-    "A flow helps if embeddings lie in a cone, as after masked language modelling:",
-    "see run_scripts/paper_effect.sh. Encoders trained for similarity, such as demo, may lose.",
-)
-NOT_COMPARABLE = "BERT-base, not comparable"  # a note on the paper's figures beside another encoder
 # `Table.to_format` takes these names.
 FORMATS = ("text", "csv", "markdown", "latex", "json")
 
@@ -114,11 +102,6 @@ def number(
 
 def x100(fraction: float | None) -> Cell:
     return number(None if fraction is None else 100 * fraction)
-
-
-def falls(change: float | None) -> bool:
-    """True for a score that falls by more than 0.5."""
-    return change is not None and change < -0.5
 
 
 @dataclasses.dataclass

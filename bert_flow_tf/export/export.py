@@ -25,7 +25,7 @@ from bert_flow_tf.export.formats import (
 )
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.runtime.description import Description
-from bert_flow_tf.vectors.similarities import smallest_cosine
+from bert_flow_tf.vectors.similarities import cosines
 from glow.calibration import Calibration
 from glow.saved import check_exportable
 
@@ -217,7 +217,7 @@ def _check(
 ) -> Exported:
     difference = float(np.abs(found - expected).max())
     largest = float(np.abs(expected).max())
-    cosine = smallest_cosine(expected, found)
+    cosine = float(cosines(expected, found).min())
     # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail
     # both comparisons.
     is_close = (

@@ -21,6 +21,7 @@ from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.export.export import CHECKED_SENTENCES
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import Description
+from bert_flow_tf.vectors.similarities import normalized
 from glow.folded import DenseLayer
 
 _POOLINGS = {masked_mean: "avg", first_token: "paper-cls"}
@@ -66,16 +67,12 @@ def write_sentence_transformers(
     write_encoder(folder, bert, modules, output_hidden_states=all_layers)
     write_json(folder / DESCRIPTION_FILE, description)
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
-    x = _of_norm_1(x) if first else x
+    x = normalized(x) if first else x
     for i in range(first_layer, first_layer + len(layers)):
         tensors = safetensors.numpy.load_file(folder / f"{i}_Dense" / WEIGHTS_FILE)
         x = x @ tensors["linear.weight"].T + tensors["linear.bias"]
         x = np.where(x > 0, x, tensors.get("activation_function.weight", np.float32(1)) * x)
-    return _of_norm_1(x) if description.normalized else x
-
-
-def _of_norm_1(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
+    return normalized(x) if description.normalized else x
 
 
 def _unsupported(what: str) -> ArgumentError:

@@ -27,6 +27,7 @@ from bert_flow_tf.model.trainable import TrainableModel
 from bert_flow_tf.vectors.sentence_model import SentenceModel
 from bert_flow_tf.vectors.texts import sentence_list
 from glow.calibration import AffineMap, Calibration
+from glow.number_types import is_whole_number
 from glow.saved import check_savable
 from glow.whitened import Flow, WhitenedFlow
 
@@ -243,10 +244,11 @@ class Embedder(SentenceModel):
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
         largest = self.encoder.max_seq_length or sys.maxsize
-        if isinstance(value, bool) or not isinstance(value, int) or not 3 <= value <= largest:
+        if not is_whole_number(value) or not 3 <= value <= largest:
             raise ArgumentError(
                 f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}"
             )
+        value = int(value)
         self._max_seq_length = value
         self.record = msgspec.structs.replace(self.record, max_seq_length=value)
         self._make_batchers()
@@ -296,7 +298,8 @@ class Embedder(SentenceModel):
     @truncate_dim.setter
     def truncate_dim(self, value: int | None) -> None:
         self.check_truncate_dim(value)
-        self.record = msgspec.structs.replace(self.record, truncate_dim=value)
+        kept = None if value is None else int(value)
+        self.record = msgspec.structs.replace(self.record, truncate_dim=kept)
         if value is not None and isinstance(self.calibration, Flow):
             warn_user(
                 f"truncate_dim: a flow's channels are not ordered, so any {value} score alike; "
@@ -308,7 +311,7 @@ class Embedder(SentenceModel):
     def check_truncate_dim(self, value: Any) -> None:
         """Raise `ArgumentError` unless `value` is None or a number of channels."""
         size = self.untruncated_size
-        if value is None or (type(value) is int and 1 <= value <= size):
+        if value is None or (is_whole_number(value) and 1 <= value <= size):
             return
         expected = f"expected None or a whole number from 1 to {size}"
         raise ArgumentError(f"truncate_dim: found {value!r}, {expected}")

@@ -48,7 +48,7 @@ from bert_flow_tf.common.errors import (
 from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.common.reading import check_local
 from bert_flow_tf.common.records import BERT_NAMES, made_by
-from bert_flow_tf.common.table import METRIC_NAMES, WHY_FLOW, Entry, Table, falls, number, x100
+from bert_flow_tf.common.table import Entry, Table, number, x100
 from bert_flow_tf.original.folder import RESULT
 from bert_flow_tf.original.settings import RunSettings, TrainingSettings
 from bert_flow_tf.original.start import train_and_score
@@ -57,9 +57,10 @@ from bert_flow_tf.report.paper import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.tasks.protocols import score_prediction_file
 from bert_flow_tf.tasks.scored_tasks import ScoredTask, read_task
-from bert_flow_tf.tasks.scores import Scores
+from bert_flow_tf.tasks.scores import WHY_FLOW, Scores, falls
 from bert_flow_tf.tasks.tasks import get_task
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
+from bert_flow_tf.vectors.metrics import METRIC_NAMES
 
 # The last one is exported, because it is the paper's best on STS-B.
 EMBEDDING_TYPES = ("avg", "avg-last-2")

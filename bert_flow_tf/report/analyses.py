@@ -2,9 +2,10 @@
 
 import msgspec
 
+from bert_flow_tf.calibration.comparison import NOT_COMPARABLE
 from bert_flow_tf.common.json_files import Count
 from bert_flow_tf.common.records import ModelRecord, Result
-from bert_flow_tf.common.table import NOT_COMPARABLE, Entry, Table, number, x100
+from bert_flow_tf.common.table import Entry, Table, number, x100
 from bert_flow_tf.report.lexical import FrequencyTable, LexicalPairs
 from bert_flow_tf.report.paper import paper_tables
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_flow_tf.tasks.protocols import spearman
+from bert_flow_tf.vectors.metrics import spearman
 
 # Table 1 has these ranges of ranks, without their ends.
 BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from bert_flow_tf.calibration.comparison import Comparison
 from bert_flow_tf.common.losses import Losses
-from bert_flow_tf.common.table import METRIC_NAMES
 from bert_flow_tf.report import plots
 from bert_flow_tf.report.collected import Source
 from bert_flow_tf.report.rows import ScoreRow
@@ -17,6 +16,7 @@ from bert_flow_tf.tasks.scores import IsotropyResults
 from bert_flow_tf.training.run_losses import find_losses
 from bert_flow_tf.training.run_records import is_run
 from bert_flow_tf.vectors.isotropy import Isotropy
+from bert_flow_tf.vectors.metrics import METRIC_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,22 +8,21 @@ from collections.abc import Iterator, Sequence
 
 from bert_flow_tf.calibration.comparison import Comparison, comparison_table
 from bert_flow_tf.common.records import EncoderRecord, Result
-from bert_flow_tf.common.table import (
-    METRIC_NAMES,
-    WHY_FLOW,
-    Entry,
-    Table,
-    falls,
-    number,
-    x100,
-)
+from bert_flow_tf.common.table import Entry, Table, number, x100
 from bert_flow_tf.report.analyses import Analyses, analyses_tables
 from bert_flow_tf.report.collected import Source, Verification, summarize
 from bert_flow_tf.report.paper import fine_tuning_of, is_whole, table5
 from bert_flow_tf.report.rows import ScoreRow, score_rows
 from bert_flow_tf.report.verdict import verdict, verdict_table
 from bert_flow_tf.tasks.scored_tasks import task_title
-from bert_flow_tf.tasks.scores import IsotropyResults, isotropy_table, learning_in_words
+from bert_flow_tf.tasks.scores import (
+    WHY_FLOW,
+    IsotropyResults,
+    falls,
+    isotropy_table,
+    learning_in_words,
+)
+from bert_flow_tf.vectors.metrics import METRIC_NAMES
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 _PROTOCOLS = (

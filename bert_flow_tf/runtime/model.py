@@ -18,10 +18,12 @@ from bert_flow_tf.runtime.description import Description, read_description
 from bert_flow_tf.runtime.programs import PROGRAMS, Program, backend_of, check_backend, cores
 from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
 from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
+from bert_flow_tf.vectors.quantization import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.vectors.sentence_model import SentenceModel, Sentences, check_choices
-from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, normalized, quantized
+from bert_flow_tf.vectors.similarities import normalized
 from bert_flow_tf.vectors.texts import parts, sentence_list
 from bert_flow_tf.vectors.thresholds import Threshold, threshold
+from glow.number_types import is_whole_number
 
 # A machine's rounding differs less, and damaged weights differ more, than this many times the
 # difference that the export's check allows.
@@ -85,13 +87,13 @@ class ExportedModel(SentenceModel):
 
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
-        if isinstance(value, bool) or value not in range(3, self._longest + 1):
+        if not is_whole_number(value) or value not in range(3, self._longest + 1):
             raise ArgumentError(
                 f"max_seq_length: found {value!r}, expected a whole number from 3 to "
                 f"{self._longest}, as exported"
             )
         self._tokenizer.limit(value)
-        self._max_seq_length = value
+        self._max_seq_length = int(value)
 
     def get_max_seq_length(self) -> int:
         return self.max_seq_length

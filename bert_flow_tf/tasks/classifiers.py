@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bert_flow_tf.tasks.transfer import ALL
+from bert_flow_tf.vectors.similarities import normalized
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
@@ -83,16 +84,11 @@ def classify(parts: Mapping[str, Part], *, is_pairs: bool) -> Classified:
 
 def features(embeddings_a: np.ndarray, embeddings_b: np.ndarray | None = None) -> np.ndarray:
     """Return a classifier's features of sentences, or of pairs, float64."""
-    a = _normalized(embeddings_a)
+    a = normalized(np.asarray(embeddings_a, np.float64))
     if embeddings_b is None:
         return a
-    b = _normalized(embeddings_b)
+    b = normalized(np.asarray(embeddings_b, np.float64))
     return np.concatenate([np.abs(a - b), a * b], axis=1)
-
-
-def _normalized(embeddings: np.ndarray) -> np.ndarray:
-    u = np.asarray(embeddings, np.float64)
-    return u / np.linalg.norm(u, axis=1, keepdims=True)
 
 
 def _classify_outer_folds(part: Part) -> Classified:

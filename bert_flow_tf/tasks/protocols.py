@@ -21,6 +21,8 @@ from bert_flow_tf.common.reading import parse_number, read_lines
 from bert_flow_tf.tasks import classifiers as transfer
 from bert_flow_tf.tasks import tasks
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
+from bert_flow_tf.vectors.metrics import auc, pearson, spearman
+from bert_flow_tf.vectors.similarities import check_directions, cosines_of_pairs
 
 # Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7
 # apart.
@@ -54,82 +56,8 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.by_metric[self.metric]
 
 
-def pearson(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Return Pearson's correlation of two vectors [n].
-
-    Raises:
-      UserError: the lengths differ, n < 2, a value is not finite, or a vector is constant.
-    """
-    from scipy import stats
-
-    return float(stats.pearsonr(*_checked(predictions, gold, "Pearson's correlation")).statistic)
-
-
-def spearman(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Return Spearman's rank correlation; ties share their mean rank."""
-    from scipy import stats
-
-    return float(stats.spearmanr(*_checked(predictions, gold, "Spearman's correlation")).statistic)
-
-
-def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Return the area under the ROC curve for labels 0 and 1.
-
-    It is the Mann-Whitney statistic's share of its largest value, so that a bootstrap's thousand
-    values do not pass scikit-learn's checks of each.
-
-    Raises:
-      UserError: as `pearson`, or the labels are not 0 and 1.
-    """
-    from scipy import stats
-
-    predictions, gold = _checked(predictions, gold, None)
-    if set(gold) != {0, 1}:
-        raise UserError(
-            "AUC needs gold labels 0 and 1, found "
-            f"{', '.join(f'{x:g}' for x in np.unique(gold)[:5])}"
-        )
-    ranks = stats.rankdata(predictions)
-    positives = int(gold.sum())
-    statistic = ranks[gold == 1].sum() - positives * (positives + 1) / 2
-    return float(statistic / (positives * (gold.size - positives)))
-
-
 # The first metric of each is the task's own.
-METRICS = {"spearman": {"spearman": spearman, "pearson": pearson}, "auc": {"auc": auc}}
-
-
-def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str) -> np.ndarray:
-    """Return the cosine of each pair of rows, float64 [n].
-
-    Raises:
-      UserError: an embedding holds NaN or infinite values, or is zero; the message begins with
-        `label`.
-    """
-    a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
-    _check_directions(a, label, side="first ")
-    _check_directions(b, label, side="second ")
-    # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are
-    # ties.
-    ab, aa, bb = (
-        np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b))
-    )
-    return ab / np.sqrt(aa * bb)
-
-
-def _check_directions(u: np.ndarray, label: str, *, side: str = "") -> None:
-    """Raise `UserError` if an embedding has no direction.
-
-    `side` is "first " or "second " for pairs.
-    """
-    bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
-    if bad.any():
-        found = (
-            f"{bad.sum()} of the {len(u)} {side}sentences have embeddings that are zero "
-            "or not finite"
-        )
-        see = f"; see pair {np.argmax(bad) + 1}" if side else ""
-        raise UserError(f"{label}: {found}{see}")
+_METRICS = {"spearman": {"spearman": spearman, "pearson": pearson}, "auc": {"auc": auc}}
 
 
 def score_tasks(
@@ -157,7 +85,9 @@ def score_tasks(
             results[task.name] = _score_transfer(task, embedded)
             continue
         similarities = [
-            cosines(embedded(part.sentences_a), embedded(part.sentences_b), task.label(name))
+            cosines_of_pairs(
+                embedded(part.sentences_a), embedded(part.sentences_b), task.label(name)
+            )
             for name, part in task.subsets.items()
         ]
         results[task.name] = score_task(task, similarities)
@@ -172,7 +102,7 @@ def _score_transfer(task: ScoredTask, embedded: Callable[[list[str]], np.ndarray
     for name, part in task.subsets.items():
         sides = [embedded(side) for side in (part.sentences_a, part.sentences_b) if side]
         for side in sides:
-            _check_directions(side, task.label(name))
+            check_directions(side, task.label(name))
         parts[name] = transfer.Part(transfer.features(*sides), part.labels)
     is_pairs = any(part.sentences_b for part in task.subsets.values())
     found = transfer.classify(parts, is_pairs=is_pairs)
@@ -228,7 +158,7 @@ def score_pairs(
         found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
         raise UserError(f"{label}: found {found}, for which a correlation is undefined")
     try:
-        return {name: function(similarities, gold) for name, function in METRICS[metric].items()}
+        return {name: function(similarities, gold) for name, function in _METRICS[metric].items()}
     except UserError as error:
         raise UserError(f"{label}: {error}") from error
 
@@ -259,22 +189,3 @@ def score_prediction_file(task: ScoredTask, path: str | os.PathLike) -> TaskScor
     """Return a task's scores from a file of cosines, one per pair."""
     ends = np.cumsum([len(part) for part in task.subsets.values()])
     return score_task(task, np.split(read_predictions(path), ends[:-1]))
-
-
-def _checked(
-    predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None
-) -> tuple[np.ndarray, np.ndarray]:
-    predictions, gold = (
-        np.asarray(values, np.float64).reshape(-1) for values in (predictions, gold)
-    )
-    if predictions.size != gold.size or gold.size < 2 or not np.isfinite(predictions + gold).all():
-        found = (
-            f"found {predictions.size} predictions, expected {gold.size}, as many as gold scores"
-        )
-        raise UserError(f"{found}, and 2 or more, all of them finite")
-    for name, values in (("prediction", predictions), ("gold score", gold)):
-        if correlation and np.ptp(values) == 0:
-            raise UserError(
-                f"{correlation} is undefined: all {values.size} {name}s are {values[0]:g}"
-            )
-    return predictions, gold

@@ -4,9 +4,10 @@ import msgspec
 
 from bert_flow_tf.common.json_files import Count
 from bert_flow_tf.common.records import CalibrationRecord, EncoderRecord, ModelRecord, Result
-from bert_flow_tf.common.table import METRIC_NAMES, Entry, Table, number, x100
+from bert_flow_tf.common.table import Entry, Table, number, x100
 from bert_flow_tf.tasks.protocols import TaskScores
 from bert_flow_tf.vectors.isotropy import Isotropy
+from bert_flow_tf.vectors.metrics import METRIC_NAMES
 
 # Each measure of `vectors.isotropy.Isotropy` has this many decimals.
 _DECIMALS = {
@@ -23,6 +24,16 @@ _DECIMALS = {
 }
 # The others are named by their words.
 _NAMES = {"iso_score": "IsoScore"}
+# A note below scores that fall with the flow.
+WHY_FLOW = (
+    "A flow helps if embeddings lie in a cone, as after masked language modelling:",
+    "see run_scripts/paper_effect.sh. Encoders trained for similarity, such as demo, may lose.",
+)
+
+
+def falls(change: float | None) -> bool:
+    """True for a score, times 100, that falls by more than 0.5."""
+    return change is not None and change < -0.5
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError
+from glow.number_types import is_whole_number
 
 # Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
 _TOKENS_PER_BATCH = 2048
@@ -13,9 +14,7 @@ _TOKENS_PER_BATCH = 2048
 
 def check_batch_size(batch_size: int | None) -> None:
     """Raise `ArgumentError` unless a batch has a row."""
-    if batch_size is not None and not (
-        isinstance(batch_size, int | np.integer) and batch_size >= 1
-    ):
+    if batch_size is not None and not (is_whole_number(batch_size) and batch_size >= 1):
         raise ArgumentError(
             f"batch_size: found {batch_size!r}, expected a whole number of 1 or more"
         )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.vectors.similarities import mean_cosine, normalized
 from glow.constant_channels import negligible_channels
 
 # The edges of 200 equal bins.
@@ -88,31 +89,46 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
         n
     )
     power, variance = spectrum**2, centred_spectrum**2
-    # The squared norm of the sum of n unit vectors is n plus their cosines over all ordered pairs.
-    units = _of_norm_1(x)
-    total = units.sum(axis=0)
+    units = normalized(x)
     projections = x @ directions.T / np.sqrt(power.sum())
     z = np.concatenate([np.exp(projections).sum(axis=0), np.exp(-projections).sum(axis=0)])
-    participation_ratio = float(variance.sum() ** 2 / np.sum(variance**2))
+    ratio = participation_ratio(variance)
     channels = x.shape[1]
     return Isotropy(
         embeddings=n,
         channels=channels,
         constant_channels=int(negligible_channels(x).sum()),
-        mean_cosine=float((total @ total - n) / (n * (n - 1))),
+        mean_cosine=mean_cosine(units),
         mean_share=float(mean @ mean / power.sum()),
         top_share=float(power[0] / power.sum()),
         centred_top_share=float(variance[0] / variance.sum()),
-        participation_ratio=participation_ratio,
+        participation_ratio=ratio,
         effective_rank=float(np.exp(stats.entropy(centred_spectrum))),
         partition_ratio=float(z.min() / z.max()),
         spectrum=spectrum.tolist(),
         centred_spectrum=centred_spectrum.tolist(),
         # The authors' formula gives the same, after some algebra.
-        iso_score=(participation_ratio - 1) / (channels - 1) if channels > 1 else None,
+        iso_score=(ratio - 1) / (channels - 1) if channels > 1 else None,
         uniformity=_uniformity(units),
         cosine_counts=_cosine_counts(units),
     )
+
+
+def participation_ratio(variances: np.ndarray) -> float:
+    """Return (sum of variances)^2 / sum of squared variances."""
+    return float(variances.sum() ** 2 / np.sum(variances**2))
+
+
+def directions_in_use(variances: np.ndarray, rows: int, width: int) -> float:
+    """Return the number of directions of equal variance with the same spread.
+
+    It is the `participation_ratio`, at most the `width` D. For `rows` draws from an isotropic
+    space, 1 / ratio is 1 / D + 1 / (rows - 1), so the second term is subtracted.
+    """
+    if not variances.any():
+        return float(width)
+    inverse = 1 / participation_ratio(variances) - 1 / (rows - 1)
+    return float(min(1 / max(inverse, 1e-9), width))
 
 
 def alignment(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
@@ -122,7 +138,7 @@ def alignment(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
       first, second: embeddings [n, D] of the pairs' sentences. 0 if those of each pair are alike.
     """
     first, second = (np.asarray(side, np.float64) for side in (first, second))
-    distances = _of_norm_1(first) - _of_norm_1(second)
+    distances = normalized(first) - normalized(second)
     return float(np.mean(np.sum(distances**2, axis=1)))
 
 
@@ -150,10 +166,6 @@ def _uniformity(units: np.ndarray) -> float:
         total += np.exp(4 * (block @ units.T) - 4).sum()
     # Each embedding's distance from itself is 0.
     return float(np.log((total - n) / (n * (n - 1))))
-
-
-def _of_norm_1(embeddings: np.ndarray) -> np.ndarray:
-    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
 
 
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:

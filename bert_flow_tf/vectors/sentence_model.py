@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.vectors.similarities import FUNCTIONS, embeddings_of, similarities
+from glow.number_types import is_number, is_whole_number
 
 Sentences = str | Iterable[str]
 # The names of a document's prompt, the first that exists.
@@ -16,7 +17,9 @@ _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 def check_choices(given: Mapping[str, tuple[Any, Collection[Any]]]) -> None:
     """Raise `ArgumentError` for the first argument without an expected value."""
     for name, (value, expected) in given.items():
-        if value not in expected or isinstance(value, bool | float):
+        # 1.0 and True equal 1, but they are no numbers of channels.
+        is_other = isinstance(value, bool) or (is_number(value) and not is_whole_number(value))
+        if value not in expected or is_other:
             known = list(expected)
             listed = known if len(known) < 9 else [*known[:2], "…", known[-1]]
             raise ArgumentError(f"{name}: found {value!r}, expected {', '.join(map(str, listed))}")

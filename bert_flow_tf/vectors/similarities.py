@@ -1,28 +1,74 @@
-"""Similarity functions of embeddings, named as in sentence-transformers."""
+"""Norms, cosines and other similarities, named as in sentence-transformers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.vectors.texts import sentence_list
 
-ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
-_LEAST_SQUARE = np.float32(1e-12)  # as in `tf.nn.l2_normalize`
-
 
 def normalized(x: np.ndarray) -> np.ndarray:
-    """Return rows of norm 1, float32 [..., D]; zeros stay zeros."""
-    squares = np.sum(np.square(x), axis=-1, keepdims=True)
-    return x / np.sqrt(np.maximum(squares, _LEAST_SQUARE))
+    """Return rows of norm 1, [..., D]; zeros stay zeros."""
+    norms = np.linalg.norm(x, axis=-1, keepdims=True)
+    norms[norms == 0] = 1
+    return x / norms
 
 
-# Embeddings [..., D] broadcast; distances are negated, so that a larger value always means more
-# similar.
+def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
+    """Return the cosine of each pair of rows, float64 [n].
+
+    It is 0 if a row is zero.
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are
+    # ties.
+    ab, aa, bb = (
+        np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b))
+    )
+    lengths = np.sqrt(aa * bb)
+    lengths[lengths == 0] = 1
+    return ab / lengths
+
+
+def mean_cosine(units: np.ndarray) -> float:
+    """Return the mean cosine of pairs of different rows of norm 1."""
+    n = len(units)
+    # The squared norm of the sum of n unit vectors is n plus their cosines over all ordered pairs.
+    total = units.sum(axis=0)
+    return float((total @ total - n) / (n * (n - 1)))
+
+
+def cosines_of_pairs(a: npt.ArrayLike, b: npt.ArrayLike, label: str) -> np.ndarray:
+    """Return `cosines`; raise `UserError`, which begins with `label`, as `check_directions`."""
+    a, b = np.asarray(a), np.asarray(b)
+    check_directions(a, label, side="first ")
+    check_directions(b, label, side="second ")
+    return cosines(a, b)
+
+
+def check_directions(u: np.ndarray, label: str, *, side: str = "") -> None:
+    """Raise `UserError` if an embedding is zero, NaN or infinite.
+
+    Such a row has no cosine. `side` is "first " or "second " for pairs.
+    """
+    bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
+    if bad.any():
+        found = (
+            f"{bad.sum()} of the {len(u)} {side}sentences have embeddings that are zero "
+            "or not finite"
+        )
+        one = "pair" if side else "sentence"
+        raise UserError(f"{label}: {found}; see {one} {np.argmax(bad) + 1}")
+
+
+# Each pair of rows [n, D] has one value. Distances are negated, so that a larger value always means
+# more similar.
 FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "cosine": lambda a, b: (normalized(a) * normalized(b)).sum(axis=-1),
+    "cosine": lambda a, b: cosines(a, b).astype(np.float32),
     "dot": lambda a, b: (a * b).sum(axis=-1),
     "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=-1),
     "manhattan": lambda a, b: -np.abs(a - b).sum(axis=-1),
@@ -58,29 +104,3 @@ def embeddings_of(
             f"{name}: found shape {list(given.shape)}, expected sentences or embeddings [n, D]"
         )
     return rows
-
-
-def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
-    """Return embeddings [n, D] in one of `ENCODE_PRECISIONS`, as sentence-transformers.
-
-    `uint8` divides each channel's range over these rows into 255 steps, so compare these rows only
-    with each other. `ubinary` packs bits, 1 for numbers above 0, into uint8 [n, ceil(D / 8)],
-    highest bit first. `int8` and `binary` are `uint8` and `ubinary` minus 128.
-    """
-    if precision == "float32":
-        return embeddings
-    if precision.endswith("binary"):
-        levels = np.packbits(embeddings > 0, axis=-1)
-    else:
-        low, high = embeddings.min(axis=0, initial=np.inf), embeddings.max(axis=0, initial=-np.inf)
-        steps = (high - low) / 255
-        levels = np.clip(
-            np.floor((embeddings - low) / np.where(steps == 0, 1, steps)), 0, 255
-        ).astype(np.uint8)
-    return levels if precision.startswith("u") else (levels.astype(np.int16) - 128).astype(np.int8)
-
-
-def smallest_cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the smallest cosine of two matrices' rows [n, D]."""
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return float((np.sum(a * b, axis=1) / norms).min())

@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.errors import ArgumentError
+from bert_flow_tf.vectors.similarities import check_directions, normalized
 
 # 4,000 rows have 8 million pairs, whose cosines take 32 MB.
 _MOST_ROWS, _RESAMPLES = 4000, 200
@@ -51,17 +52,17 @@ def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0
       false_matches: the share of random pairs, above 0 and below 1.
 
     Raises:
-      UserError: see `check_enough`, or an embedding is zero.
+      UserError: see `check_enough`, or an embedding is zero or not finite.
     """
     check_enough(len(embeddings), false_matches)
     rng = np.random.default_rng([seed, 5])
     u = embeddings if len(embeddings) <= _MOST_ROWS else rng.permutation(embeddings)[:_MOST_ROWS]
-    n, norms = len(u), np.linalg.norm(u, axis=1, keepdims=True)
+    check_directions(u, "threshold")
+    n = len(u)
     total = n * (n - 1) // 2
-    if not norms.all():
-        raise UserError("threshold: found an embedding of zeros, which has no cosine")
     rows, columns = np.triu_indices(n, 1)
-    cosines = ((u / norms) @ (u / norms).T)[rows, columns]
+    units = normalized(u)
+    cosines = (units @ units.T)[rows, columns]
     # A resample counts pairs more or less often, so keep more of the largest than are needed.
     count = min(total - 1, int(4 * total * false_matches))
     kept = np.argpartition(-cosines, count)[: count + 1]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.vectors.similarities import ENCODE_PRECISIONS, FUNCTIONS, quantized
+from bert_flow_tf.vectors.similarities import FUNCTIONS
 from tests.refusals import user_error
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")
@@ -61,17 +61,6 @@ def test_prompts_and_truncation_are_the_librarys(model, expected, texts):
     with user_error("prompt_name: found 'other', expected None, query, passage"):
         model.encode("cat", prompt_name="other")
     model.prompts = {}
-
-
-@pytest.mark.parametrize("precision", ENCODE_PRECISIONS[1:])
-def test_precisions_are_the_librarys(expected, precision):
-    found = quantized(expected["embeddings"], precision)
-    assert found.dtype == expected[precision].dtype
-    np.testing.assert_array_equal(found, expected[precision])
-    assert quantized(expected["embeddings"][:0], precision).shape == (
-        0,
-        expected[precision].shape[1],
-    )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -41,7 +41,7 @@ from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettin
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.original.train import new_batches
 from bert_flow_tf.tasks import tasks
-from bert_flow_tf.tasks.protocols import spearman
+from bert_flow_tf.vectors.metrics import spearman
 from glow.optimizer import DECAY_RATE, AdamWeightDecay, WarmupLinearDecay
 from glow.tf1_checkpoint import assign_tf1_variables
 

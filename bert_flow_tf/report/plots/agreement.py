@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.report.plots import style
-from bert_flow_tf.tasks.protocols import spearman
+from bert_flow_tf.vectors.metrics import Cuts, spearman
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,16 +91,23 @@ def reliability(pairs: Pairs, *, axes: "Sequence[Axes] | None" = None) -> "Figur
         )
         for x, count in zip(middles, counts, strict=True):
             place.annotate(f"{count:,}", (x, 0.01), ha="center", fontsize=6, color="#404040")
-        cut, precision, recall, f1 = _curves(found, pairs.gold)
-        for i, (name, values) in enumerate((("precision", precision), ("recall", recall))):
+        cuts = Cuts.of(found, pairs.gold)
+        curves = {"precision": cuts.precision, "recall": cuts.recall}
+        for i, (name, values) in enumerate(curves.items()):
             look = style.look(i)
             place.plot(
-                cut, values, color=look.colour, linestyle=look.line, label=name, linewidth=1.6
+                cuts.values,
+                values,
+                color=look.colour,
+                linestyle=look.line,
+                label=name,
+                linewidth=1.6,
             )
-        best = int(np.argmax(f1))
-        place.axvline(cut[best], color="black", linestyle=":", linewidth=1.4)
+        best = int(np.argmax(cuts.f1))
+        cosine = cuts.values[best]
+        place.axvline(cosine, color="black", linestyle=":", linewidth=1.4)
         place.set_ylim(0, 1.04)
-        words = f"{side}: best F1 {100 * f1[best]:.1f} at cosine {cut[best]:.2f}"
+        words = f"{side}: best F1 {100 * cuts.f1[best]:.1f} at cosine {cosine:.2f}"
         style.label(place, _titled(pairs.task, words), "cosine, or cut at it", "share of pairs")
         style.legend(place, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3)
     return places[0].figure  # type: ignore[return-value]
@@ -119,17 +126,3 @@ def _medians(gold_scores: np.ndarray, found: np.ndarray) -> tuple[list[float], l
         [float(gold_scores[rows == one].mean()) for one in used],
         [float(np.median(found[rows == one])) for one in used],
     )
-
-
-def _curves(
-    found: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the cuts, and precision, recall and F1 at each."""
-    order = np.argsort(-found, kind="stable")
-    hits = np.cumsum(labels[order])
-    # Equal cosines are all above a cut, or none.
-    last = np.append(np.diff(found[order]) != 0, True)
-    counts = np.arange(1, len(labels) + 1)[last]
-    hits = hits[last]
-    f1 = 2 * hits / (counts + labels.sum())
-    return found[order][last], hits / counts, hits / labels.sum(), f1

@@ -7,8 +7,8 @@ import numpy as np
 
 from bert_flow_tf.calibration.comparison import Comparison
 from bert_flow_tf.common.errors import ArgumentError
-from bert_flow_tf.common.table import METRIC_NAMES
 from bert_flow_tf.report.plots import style
+from bert_flow_tf.vectors.metrics import METRIC_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,6 +7,8 @@ import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.report.plots import style
+from bert_flow_tf.vectors.similarities import check_directions, mean_cosine, normalized
+from glow.number_types import is_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,15 +38,14 @@ def plane(
     """
     places = style.several_axes(axes, len(sides))
     for place, (side, embeddings) in zip(places, sides.items(), strict=True):
-        unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
-        mean = unit.sum(axis=0)
-        cosine = (mean @ mean - len(unit)) / (len(unit) * (len(unit) - 1))
+        check_directions(embeddings, f"plane, {side}")
+        unit = normalized(embeddings)
         angles = np.linspace(0, 2 * np.pi, 200)
         place.plot(np.cos(angles), np.sin(angles), color=style.MARK, linewidth=0.8)
         _points(place, directions(unit), colours, name)
         style.label(
             place,
-            f"{side}: mean cosine {round(cosine, 2) + 0:.2f}",
+            f"{side}: mean cosine {round(mean_cosine(unit), 2) + 0:.2f}",
             "first singular direction",
             "second singular direction",
         )
@@ -75,7 +76,7 @@ def _points(axes: "Axes", points: np.ndarray, colours: Sequence[object] | None, 
         return
     if len(colours) != len(points):
         raise ArgumentError(f"colours: found {len(colours)}, expected {len(points)}, one per row")
-    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in colours):
+    if all(map(is_number, colours)):
         drawn = axes.scatter(
             points[:, 0], points[:, 1], c=np.array(colours, float), cmap=style.SCALE, **options
         )

@@ -8,7 +8,8 @@ import pytest
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.report.lexical import edit_distances
-from bert_flow_tf.tasks.protocols import cosines, spearman
+from bert_flow_tf.vectors.metrics import spearman
+from bert_flow_tf.vectors.similarities import cosines_of_pairs
 from tests.refusals import bert_flow, refusal, refused, succeeds
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")
@@ -23,7 +24,9 @@ def test_table_6_is_of_the_runs_own_flow(sts_run, small_glue_dir, small_splits, 
     distances = edit_distances(dev.sentences_a, dev.sentences_b)
     found = json.loads(out.read_text())["lexical"]
     # In float32, equal sentences would have different cosines, and no ties.
-    found_cosines = cosines(run.encode(dev.sentences_a), run.encode(dev.sentences_b), "dev")
+    found_cosines = cosines_of_pairs(
+        run.encode(dev.sentences_a), run.encode(dev.sentences_b), "dev"
+    )
     assert found["with flow"] == pytest.approx(
         {
             "edit_distance": spearman(found_cosines, distances),

@@ -3,10 +3,10 @@
 import pathlib
 
 from bert_flow_tf.common.records import Training
-from bert_flow_tf.common.table import WHY_FLOW
 from bert_flow_tf.report import reports as tables
 from bert_flow_tf.report.collected import Source, find_results
 from bert_flow_tf.report.rows import score_rows
+from bert_flow_tf.tasks.scores import WHY_FLOW
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.original import written

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bert_flow_tf.tasks.pair_files import Examples
-from bert_flow_tf.tasks.protocols import auc, cosines, pearson, score_task, spearman
+from bert_flow_tf.tasks.protocols import score_task
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
 from tests.refusals import user_error
 
@@ -49,28 +47,6 @@ def test_scores_are_of_sub_sets_by_size_and_of_all():
     assert result.by_metric == {"auc": {"all": 0.75}}
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(st.integers(1, 10), st.integers(1, 8), st.floats(1e-3, 1e3), st.integers(0, 1000))
-def test_cosine_is_within_one_and_ignores_lengths(n, width, scale, seed):
-    a, b = np.random.default_rng(seed).normal(size=(2, n, width)).astype(np.float32)
-    found = cosines(a, b, "here")
-    assert found.dtype == np.float64
-    assert np.abs(found).max() <= 1 + 1e-12
-    np.testing.assert_allclose(
-        cosines(a.astype(np.float64) * scale, b, "here"), found, rtol=0, atol=1e-12
-    )
-    # To the bit: pairs of like sentences are ties, whichever they are.
-    np.testing.assert_array_equal(cosines(a, a, "here"), 1)
-
-
-@pytest.mark.parametrize("value", [np.nan, 0.0])
-def test_embedding_without_a_direction_is_named_by_its_pair(value):
-    a, b = np.ones((2, 4, 3))
-    b[2:, 1 if value else slice(None)] = value
-    with user_error("sts12, MSRpar: 2 of the 4 second sentences", "pair 3"):
-        cosines(a, b, "sts12, MSRpar")
-
-
 VARIED, SAME = [0.3, 0.2, 0.1], [2, 2, 2]
 
 
@@ -89,15 +65,3 @@ def test_undefined_scores_are_named_by_their_sub_set(metric, similarities, gold,
     scored = task(subset("MSRpar", [1, 0, 1]), subset("MSRvid", gold), metric=metric)
     with user_error("sts12, MSRvid: ", found):
         score_task(scored, [np.array(VARIED), np.array(similarities)])
-
-
-def test_vectors_that_cannot_be_compared_are_named():
-    for found, predictions, gold in (
-        ("found 3 predictions, expected 2", [1, 2, 3], [0, 1]),
-        ("2 or more", [1], [1]),
-        ("all of them finite", [1, np.nan], [0, 1]),
-        ("all of them finite", [1, 2], [np.inf, 1]),
-    ):
-        for metric in (pearson, spearman, auc):
-            with user_error(found):
-                metric(predictions, gold)

@@ -35,7 +35,7 @@ def test_the_share_above_it_is_the_wanted_one_here_and_on_other_rows():
 def test_too_few_rows_zeros_and_no_share_are_named():
     with user_error("false_matches: found 100 different sentences for 0.001, expected 142 or more"):
         threshold(drawn(100))
-    with user_error("threshold: found an embedding of zeros"):
+    with user_error("threshold: 200 of the 200 sentences have embeddings that are zero"):
         threshold(np.zeros((200, 3)))
     for share in (0, 1, -0.5):
         with user_error(f"false_matches: found {share}"):
