@@ -55,16 +55,12 @@ def plane(
 
 def directions(unit: np.ndarray) -> np.ndarray:
     """Return rows' coordinates along their first two singular directions, [n, 2]."""
-    from scipy.sparse.linalg import eigsh
-
     # So many rows show the directions of all.
     some = unit
     if len(unit) > _MOST_ROWS:
         some = np.random.default_rng(0).permutation(unit)[:_MOST_ROWS]
-    # The start makes the result the same in every call.
-    start = np.random.default_rng(0).normal(size=unit.shape[1])
-    _, vectors = eigsh((some.T @ some).astype(np.float64), k=2, v0=start)
-    points = unit @ vectors[:, ::-1].astype(np.float32)
+    _, vectors = np.linalg.eigh((some.T @ some).astype(np.float64))
+    points = unit @ vectors[:, :-3:-1].astype(np.float32)
     # A singular vector's sign is arbitrary; without this rule another machine might mirror it.
     return points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)
 

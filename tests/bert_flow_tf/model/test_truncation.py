@@ -28,6 +28,10 @@ def test_an_argument_of_encode_comes_before_the_models_own(model, tiny_encoder_d
     whole = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode(SENTENCES)
     assert model.get_sentence_embedding_dimension() == 6
     np.testing.assert_array_equal(model.encode(SENTENCES), whole[:, :6])
+    model.truncate_dim = np.int64(5)
+    np.testing.assert_array_equal(model.encode(SENTENCES, truncate_dim=np.int32(4)), whole[:, :4])
+    assert type(model.record.truncate_dim) is int
+    model.truncate_dim = 6
     np.testing.assert_array_equal(model.encode(SENTENCES, truncate_dim=9), whole[:, :9])
     np.testing.assert_array_equal(model.reduce(whole), whole[:, :6])
     for value in (0, whole.shape[1] + 1, 2.0, True):

@@ -50,10 +50,20 @@ def test_plane_shows_the_largest_directions_and_all_colours():
     names = [str(i % 12) for i in range(60)]
     many = plots.plane({"all": U}, names).axes[0].get_legend().get_texts()
     assert len(many) == 8 and many[0].get_text() == "others"
-    # Numbers get a scale, an axes of its own.
-    assert len(plots.plane({"all": U}, [1.0, 2.0] * 30).axes) == 2
     with user_error("colours: found 2, expected 60"):
         plots.plane(SIDES, [1, 2])
+    zero = U * np.append(np.ones(59), 0)[:, np.newaxis]
+    with user_error("plane, last: 1 of the 60 sentences have embeddings that are zero"):
+        plots.plane({"first": U, "last": zero})
+
+
+@pytest.mark.parametrize("dtype", [int, float, np.int64, np.float32])
+def test_numbers_of_every_type_get_a_scale(dtype):
+    # The scale is an axes of its own.
+    numbers = [dtype(one) for one in range(60)]
+    assert len(plots.plane({"all": U}, numbers).axes) == 2
+    assert len(plots.plane({"all": U}, np.array(numbers)).axes) == 2
+    assert len(plots.plane({"all": U}, [True, False] * 30).axes) == 1
 
 
 def test_gold_and_reliability_name_their_scores():
