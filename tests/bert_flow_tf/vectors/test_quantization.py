@@ -32,7 +32,7 @@ def test_given_ranges_hold_for_one_row(precision):
     ranges = np.stack([ROWS.min(axis=0), ROWS.max(axis=0)])
     one_by_one = [quantized(row[np.newaxis], precision, ranges)[0] for row in ROWS]
     np.testing.assert_array_equal(one_by_one, quantized(ROWS, precision))
-    # The library's formula, written out.
+    # This is the library's formula.
     steps = (ranges[1] - ranges[0]) / 255
     levels = np.clip((ROWS[:1] - ranges[0]) / steps, 0, 255).astype(np.uint8).astype(int)
     expected = levels - 128 if precision == "int8" else levels
