@@ -82,10 +82,10 @@ def refusal(status: int, stderr: str, *parts: str, after_log: bool = False) -> s
 
 
 @contextlib.contextmanager
-def user_error(*parts: str) -> Iterator[None]:
+def user_error(*parts: str) -> Iterator[pytest.ExceptionInfo[UserError]]:
     """Expect a `UserError` of one line with these parts."""
     with pytest.raises(UserError) as error:
-        yield
+        yield error
     line = str(error.value)
     assert "\n" not in line, line
     for part in parts:

@@ -3,24 +3,19 @@
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
-import numpy as np
 
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import locked_file, print_tables, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
-from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
-from bert_flow_tf.common.records import made_by
-from bert_flow_tf.common.table import Table
+from bert_flow_tf.common.errors import ArgumentError, check_installed
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
+from bert_flow_tf.tasks.scores import model_in_words
 from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
 
 if TYPE_CHECKING:
-    from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.report.analyses import Analyses
-    from bert_flow_tf.report.lexical import FrequencyTable, LexicalPairs
-    from bert_flow_tf.tasks.pair_files import Examples
+    from bert_flow_tf.report.analyses import WordTable
+    from bert_flow_tf.report.lexical import LexicalPairs
 
 _LIBRARIES = {"1": "wordfreq", "6": "rapidfuzz"}
 
@@ -75,53 +70,20 @@ def analyses(
     for name in tables:
         check_installed(_LIBRARIES[name], "analyses", f"tables: table {name}", ArgumentError)
     loaded = model.load()
+    from bert_flow_tf.report.analyses import analyses_tables, analysis, lexical_pairs, word_table
+
     # Table 1 is of the encoder as it is; Table 6 may learn a flow.
-    words = _words(loaded) if "1" in tables else None
+    words = word_table(loaded) if "1" in tables else None
     if model.bert_hub and pairs is not None:
         loaded.fit(_sentences(task, str(glue_dir)), **vars(settings))
-    lexical = None if pairs is None else _lexical(loaded, pairs)
-    result, found = _results(loaded, words, lexical, task, split)
-    print_tables(found, table_format)
+    lexical = None if pairs is None else lexical_pairs(loaded, pairs)
+    result = analysis(loaded, words, lexical, task=task, split=split)
+    title = f"{result.pairs:,} pairs of {task.directory}, {split}; {model_in_words(loaded.record)}"
+    print_tables(analyses_tables(result, words=title), table_format)
     if path:
         write_results(path, result)
     if plot:
         _draw(plot, words, lexical)
-
-
-def _results(
-    model: "BertFlow",
-    words: "tuple[FrequencyTable, np.ndarray, np.ndarray] | None",
-    lexical: "LexicalPairs | None",
-    task: Task,
-    split: str,
-) -> "tuple[Analyses, list[Table]]":
-    """Return the record of what was analysed, and its tables."""
-    from bert_flow_tf.report.analyses import (
-        Analyses,
-        correlations,
-        finite,
-        frequency_rows,
-        lexical_table,
-    )
-    from bert_flow_tf.tasks.scores import model_in_words
-
-    result = Analyses(made_by=made_by("bert-flow analyses"), model=model.record)
-    found: list[Table] = []
-    if words is not None:
-        table = words[0]
-        result = msgspec.structs.replace(result, ranks=table.names, frequency=finite(table))
-        found.append(frequency_rows(result))
-    if lexical is not None:
-        result = msgspec.structs.replace(
-            result,
-            task=task.name,
-            split=split,
-            pairs=len(lexical.gold),
-            lexical=correlations(lexical),
-        )
-        said = f"{len(lexical.gold):,} pairs of {task.directory}, {split}; "
-        found.append(lexical_table(result, words=said + model_in_words(model.record)))
-    return result, found
 
 
 def _sentences(task: Task, glue_dir: str) -> list[str]:
@@ -130,41 +92,9 @@ def _sentences(task: Task, glue_dir: str) -> list[str]:
     return [text for part in parts for text in (*part.sentences_a, *part.sentences_b)]
 
 
-def _lexical(model: "BertFlow", pairs: "Examples") -> "LexicalPairs":
-    """Return each similarity of the pairs, and their edit distances."""
-    from bert_flow_tf.report.analyses import GOLD, WITH_FLOW, WITHOUT_FLOW
-    from bert_flow_tf.report.lexical import LexicalPairs, edit_distances
-    from bert_flow_tf.vectors.similarities import cosines_of_pairs
-
-    a, b = (model.encode_pooled(side) for side in (pairs.sentences_a, pairs.sentences_b))
-    gold = np.asarray(pairs.labels, np.float64)
-    similarities = {GOLD: gold}
-    similarities[WITHOUT_FLOW] = cosines_of_pairs(model.reduce(a), model.reduce(b), WITHOUT_FLOW)
-    if model.flow is not None:
-        similarities[WITH_FLOW] = cosines_of_pairs(
-            model.after_flow(a), model.after_flow(b), WITH_FLOW
-        )
-    distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
-    return LexicalPairs(distances, gold, similarities)
-
-
-def _words(model: "BertFlow") -> "tuple[FrequencyTable, np.ndarray, np.ndarray]":
-    """Return Table 1, the word embeddings [V, D] and their words' ranks."""
-    from bert_flow_tf.encoder.weights import Pretrained
-    from bert_flow_tf.report.lexical import frequency_ranks, frequency_table
-
-    pretrained = model.source.pretrained
-    table = model.encoder.word_embeddings
-    if not isinstance(pretrained, Pretrained) or table is None:
-        raise UserError("--tables: found 1 with a SavedModel that is no BERT, expected 6")
-    embeddings = table.numpy()[: len(pretrained.vocab)]
-    ranks = frequency_ranks(pretrained.vocab)
-    return frequency_table(embeddings, ranks), embeddings, ranks
-
-
 def _draw(
     plot: Plot,
-    words: "tuple[FrequencyTable, np.ndarray, np.ndarray] | None",
+    words: "WordTable | None",
     lexical: "LexicalPairs | None",
 ) -> None:
     from bert_flow_tf.report import plots
@@ -175,9 +105,10 @@ def _draw(
             plots.Panel(lambda axes: plots.distances(lexical, axes=axes), len(lexical.similarities))
         ]
     if words is not None:
-        table, embeddings, ranks = words
-        pictures["frequency"] = [plots.Panel(lambda axes: plots.frequency(table, ax=axes[0]))]
+        pictures["frequency"] = [
+            plots.Panel(lambda axes: plots.frequency(words.frequency, ax=axes[0]))
+        ]
         pictures["words"] = [
-            plots.Panel(lambda axes: plots.word_plane(embeddings, ranks, ax=axes[0]))
+            plots.Panel(lambda axes: plots.word_plane(words.embeddings, words.ranks, ax=axes[0]))
         ]
     plot.write(pictures)

@@ -14,6 +14,7 @@ from bert_flow_tf.commands.outputs import locked_file, print_table, write_result
 from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.records import made_by
+from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
 
@@ -82,7 +83,7 @@ def compare(
     else:
         given = [sentence for sentence in sentences or () if sentence.strip()]
         if data["pairs"] is not None:
-            pairs = opt.read_pairs(data["pairs"], data["pair_columns"])
+            pairs = read_labelled_pairs(data["pairs"], data["pair_columns"])
     from bert_flow_tf.calibration.comparison import comparison_table
     from bert_flow_tf.model.any_encoder import compare
 

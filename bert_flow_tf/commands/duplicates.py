@@ -1,6 +1,5 @@
 """`bert-flow duplicates`: groups of rows that say nearly the same."""
 
-import collections
 import csv
 import pathlib
 from collections.abc import Sequence
@@ -17,15 +16,11 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.scale.shards import InputFile, input_files
 from bert_flow_tf.tasks.sentence_files import read_tables
 from bert_flow_tf.vectors import thresholds
+from bert_flow_tf.vectors.neighbours import chains, numbered_by_size, similar_groups
 from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
-# The cosines of 256 rows with all later ones are in memory at once.
-_ROWS = 256
-# Fewer rows may well be one group.
+# Fewer sentences may well be one group.
 _FEW_ROWS = 20
-# A group is a chain if two of this many members have a cosine so far below the threshold.
-_SAMPLE = 256
-_FAR = 0.2
 _TIGHTER = "a higher --threshold, or a smaller --false_matches, gives tighter groups"
 _FALSE_MATCHES = 1e-4
 
@@ -77,6 +72,10 @@ def duplicates(
     path = locked_file(out, overwrite=overwrite)
     files = input_files(inputs, file_format=input_format, keep=keep, **columns)
     sentences, kept = _read(files, keep)
+    if empty := sum(not sentence.strip() for sentence in sentences):
+        click.echo(f"empty sentences, left out: {empty:,}", err=True)
+        kept = [one for one, text in zip(kept, sentences, strict=True) if text.strip()]
+        sentences = [text for text in sentences if text.strip()]
     different = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
     if len(different) < 2:
         raise UserError(f"--input: found {len(different)} different sentences, expected 2 or more")
@@ -96,11 +95,10 @@ def duplicates(
     rows = np.array([different[sentence] for sentence in sentences])
     # Equal sentences have a cosine of 1.
     cosines = np.where(np.bincount(rows, minlength=len(different)) > 1, 1.0, nearest)
-    numbers = _numbers(groups[rows])
+    numbers = numbered_by_size(groups[rows])
     header = ["group", "cosine", *(keep or ()), columns["column"] or "sentence"]
     _write(path, header, numbers, cosines[rows], kept, sentences)
-    _warn_if_large(groups[rows])
-    _warn_if_chained(u, groups, threshold)
+    _warn_of_groups(u, groups, threshold)
     equal = len(sentences) - len(different)
     say(
         f"groups written: {out} ({numbers.max():,} groups of {np.count_nonzero(numbers):,} rows, "
@@ -119,14 +117,6 @@ def _read(files: Sequence[InputFile], keep: list[str] | None) -> tuple[list[str]
     return sentences, kept
 
 
-def _numbers(groups: np.ndarray) -> np.ndarray:
-    """Number the groups of rows [n] by size, from 1."""
-    counts = collections.Counter(groups.tolist()).most_common()
-    # A row without a group has the number 0.
-    numbers = {group: i for i, (group, count) in enumerate(counts, 1) if count > 1}
-    return np.array([numbers.get(group, 0) for group in groups.tolist()])
-
-
 def _write(
     path: pathlib.Path,
     header: list[str],
@@ -143,63 +133,27 @@ def _write(
             writer.writerow([numbers[i], f"{cosines[i]:.4f}", *kept[i], sentences[i]])
 
 
-def _warn_if_large(groups: np.ndarray) -> None:
-    """Warn if a group has more than a tenth of the rows."""
-    count = len(groups)
-    largest = int(np.bincount(groups).max())
-    if count >= _FEW_ROWS and largest > count / 10:
-        logging.warning("one group has %s of %s rows; %s", f"{largest:,}", f"{count:,}", _TIGHTER)
-
-
-def _warn_if_chained(u: np.ndarray, groups: np.ndarray, threshold: float) -> None:
-    """Warn about groups that hold unlike sentences.
+def _warn_of_groups(u: np.ndarray, groups: np.ndarray, threshold: float) -> None:
+    """Warn of a very large group, and of groups of unlike sentences.
 
     Args:
       u: embeddings [n, D] of norm 1, of the different sentences.
       groups: the group of each sentence [n].
     """
-    by_group = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[by_group])) + 1
-    chained = 0
-    least = 1.0
-    for members in np.split(by_group, starts):
-        if len(members) < 3:
-            continue
-        # A sample tells whether a large group is a chain.
-        members = members[:: max(1, len(members) // _SAMPLE)]
-        cosine = float((u[members] @ u[members].T).min())
-        least = min(least, cosine)
-        chained += int(cosine < threshold - _FAR)
-    if chained:
+    count = len(groups)
+    largest = int(np.bincount(groups).max())
+    if count >= _FEW_ROWS and largest > count / 10:
         logging.warning(
-            "%s groups are chains: their least similar sentences have a cosine of %.2f; %s",
-            f"{chained:,}",
-            least,
+            "one group has %s of %s different sentences; %s",
+            f"{largest:,}",
+            f"{count:,}",
             _TIGHTER,
         )
-
-
-def similar_groups(u: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group and the largest cosine of each row.
-
-    The rows `u` [n, D] have norm 1. Groups are connected by cosines of `threshold` or more. Memory
-    is linear in n.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n = len(u)
-    groups = np.arange(n)
-    nearest = np.full(n, -1.0, np.float32)
-    for start in range(0, n, _ROWS):
-        cosines = u[start : start + _ROWS] @ u[start:].T
-        np.fill_diagonal(cosines, -1)
-        rows = slice(start, start + len(cosines))
-        nearest[rows] = np.maximum(nearest[rows], cosines.max(axis=1))
-        nearest[start:] = np.maximum(nearest[start:], cosines.max(axis=0))
-        near = np.argwhere(cosines >= threshold) + start
-        if len(near):
-            # The nodes of this graph are the groups so far.
-            edges = coo_array((np.ones(len(near), bool), groups[near].T), shape=(n, n))
-            groups = connected_components(edges, directed=False)[1][groups]
-    return groups, nearest
+    found = chains(u, groups, threshold)
+    if found.count:
+        logging.warning(
+            "%s groups are chains: their least similar sentences have a cosine of %.2f; %s",
+            f"{found.count:,}",
+            found.least_cosine,
+            _TIGHTER,
+        )

@@ -71,7 +71,9 @@ def encode(
     if out == STDOUT:
         check_open("stdout", "--out=-: standard output")
     else:
-        output_format = output_format or format_of_ending(out, OUTPUT_FORMATS, "output_format")
+        output_format = output_format or format_of_ending(
+            out, OUTPUT_FORMATS, ", or --output_format"
+        )
         locked_file(out, overwrite=overwrite)
     output_format = output_format or "npy"
     if calibration:

@@ -14,12 +14,12 @@ from bert_flow_tf.commands.options import (
     ModelOptions,
     model_options,
     name_list,
-    read_pairs,
     with_options,
 )
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.report.reports import scores_table
+from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 from bert_flow_tf.tasks.tasks import SPLITS
 from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
 from bert_flow_tf.training.run_records import is_run
@@ -88,7 +88,7 @@ def evaluate(
     path = locked_file(out, overwrite=overwrite) if out else None
     from bert_flow_tf.tasks.scored_tasks import read_tasks
 
-    given = None if pairs is None else read_pairs(pairs, pair_columns)
+    given = None if pairs is None else read_labelled_pairs(pairs, pair_columns)
     read = read_tasks(names or (), **data)
     tasks = read.tasks
     from bert_flow_tf.calibration.judgement import checked_pairs

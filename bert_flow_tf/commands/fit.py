@@ -15,6 +15,7 @@ from bert_flow_tf.common.embedding_files import open_array
 from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
 from bert_flow_tf.scale.shards import Parts
+from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -77,7 +78,7 @@ def fit(
         raise UserError(
             f"{given_rows}, expected at least the --train_batch_size of {settings.batch_size}"
         )
-    judged = None if pairs is None else opt.read_pairs(pairs, pair_columns)
+    judged = None if pairs is None else read_labelled_pairs(pairs, pair_columns)
     if empty := len(given) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     learned: Calibrated | BertFlow

@@ -13,7 +13,7 @@ from bert_flow_tf.commands.colours import Colours, colour_option
 from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
 from bert_flow_tf.commands.pictures import Plot, plot_options
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.records import made_by
+from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.scores import (
     IsotropyResults,
@@ -22,10 +22,9 @@ from bert_flow_tf.tasks.scores import (
     model_in_words,
 )
 from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
-from bert_flow_tf.vectors.isotropy import alignment, measure_isotropy, positive_pairs
+from bert_flow_tf.vectors.isotropy import positive_pairs
 
 if TYPE_CHECKING:
-    from bert_flow_tf.api import BertFlow
     from bert_flow_tf.calibration.judgement import Pairs
 
 # `fit`, too, shows a threshold only of so many held-out sentences.
@@ -81,7 +80,10 @@ def isotropy(
     else:
         measured = _of_files(sentences, _checked_pairs(pairs, pair_columns))
     loaded = model.load()
-    result, sides = _measure(loaded, measured)
+    from bert_flow_tf.report.isotropy import measure_model
+
+    found = measure_model(loaded, measured.sentences, measured.pairs)
+    result = found.results
     if glue_dir:
         result = msgspec.structs.replace(result, task=task.name, split=split)
     of_model = model_in_words(loaded.record)
@@ -93,7 +95,7 @@ def isotropy(
     if path:
         write_results(path, result)
     if plot:
-        _draw(plot, result, sides, colours, measured.sentences)
+        _draw(plot, result, found.sides, colours, measured.sentences)
 
 
 class _Measured(NamedTuple):
@@ -126,7 +128,7 @@ def _checked_pairs(path: str | None, columns: str | None) -> "Pairs | None":
         return None
     from bert_flow_tf.calibration.judgement import checked_pairs
 
-    return checked_pairs(opt.read_pairs(path, columns))
+    return checked_pairs(read_labelled_pairs(path, columns))
 
 
 def _of_files(sentences: Iterator[str] | None, scored: "Pairs | None") -> _Measured:
@@ -141,69 +143,6 @@ def _of_files(sentences: Iterator[str] | None, scored: "Pairs | None") -> _Measu
         )
     positive = positive_pairs(scores).tolist() if pairs else []
     return _Measured(source, list(dict.fromkeys(texts)), [pairs[i] for i in positive])
-
-
-def _measure(
-    model: "BertFlow", measured: _Measured
-) -> tuple[IsotropyResults, dict[str, np.ndarray]]:
-    """Measure embeddings without the calibration and with it; return both, too."""
-    known = {text: i for i, text in enumerate(measured.sentences)}
-    for pair in measured.pairs:
-        for text in pair:
-            known.setdefault(text, len(known))
-    pooled = model.encode_pooled(list(known))
-    # The sentences of pairs alone come last.
-    n = len(measured.sentences)
-    sides, bits = _sides(model, pooled, n)
-    rows = np.array([[known[text] for text in pair] for pair in measured.pairs]).reshape(-1, 2)
-    # The calibrated side, if any, is the last, and may have fewer channels.
-    width = [*sides.values()][-1].shape[1]
-    result = IsotropyResults(
-        made_by=made_by("bert-flow isotropy"),
-        model=model.record,
-        sentences=n,
-        measures={name: measure_isotropy(side[:n]) for name, side in sides.items()},
-        # Compare with normal draws, because the spectrum of a finite sample is not flat either.
-        reference=measure_isotropy(np.random.default_rng(0).normal(size=(n, width))),
-        bits_per_dim=bits,
-        positive_pairs=len(rows),
-        alignment=_alignments(sides, rows),
-    )
-    return result, {name: side[:n] for name, side in sides.items()}
-
-
-def _sides(
-    model: "BertFlow", pooled: np.ndarray, n: int
-) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Return the embeddings on each side, and the first n's bits."""
-    from bert_flow_tf.vectors.isotropy import gaussian_bits_per_dim
-    from glow.constant_channels import negligible_channels
-
-    # `low_dim` and `truncate_dim` hold on both sides; densities are those of all channels.
-    sides = {"without flow": model.reduce(pooled)}
-    constant = int(negligible_channels(pooled[:n].astype(np.float64)).sum())
-    # A Gaussian has no density in constant channels; the flow's bits count all channels.
-    varying = f" over the {pooled.shape[1] - constant} channels that vary" if constant else ""
-    bits = {f"diagonal Gaussian{varying}": gaussian_bits_per_dim(pooled[:n])}
-    learned = model.record.flow
-    if learned is not None and learned.config is None:
-        sides["with flow"] = model.after_flow(pooled)
-    elif learned is not None:
-        flow = model.require_flow("isotropy")
-        blocks = (pooled[i : i + 1024] for i in range(0, len(pooled), 1024))
-        z, flow_bits = map(
-            np.concatenate, zip(*map(flow.forward_and_bits_per_dim, blocks), strict=True)
-        )
-        sides["with flow"] = model.reduce(z)
-        bits["flow"] = float(flow_bits[:n].mean(dtype=float))
-    return sides, bits
-
-
-def _alignments(sides: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
-    """Return the alignment of positive pairs, rows [m, 2], on each side."""
-    if not len(rows):
-        return {}
-    return {name: alignment(side[rows[:, 0]], side[rows[:, 1]]) for name, side in sides.items()}
 
 
 def _draw(

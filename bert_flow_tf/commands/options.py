@@ -19,7 +19,6 @@ from bert_flow_tf.common.errors import (
     suggest,
     suggest_file,
 )
-from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.settings import DTYPES, Settings, chosen, flag_fields
 from bert_flow_tf.common.table import FORMATS
 from bert_flow_tf.encoder.handles import check_handle
@@ -28,15 +27,11 @@ from bert_flow_tf.model.saved_model import model_folder
 from bert_flow_tf.runtime.description import is_export
 from bert_flow_tf.tasks.sentence_files import (
     INPUT_FORMATS,
-    input_format,
     read_sentences,
-    read_tables,
 )
-from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.calibration.judgement import Pairs
     from bert_flow_tf.runtime.model import ExportedModel
     from bert_flow_tf.tasks.tasks import Task
 
@@ -385,60 +380,6 @@ METRIC = click.option(
     type=click.Choice(METRICS),
     help="Decides on --pairs.  [default: by their scores]",
 )
-
-
-_PAIR_NAMES = ("sentence1", "sentence2", "score")
-
-
-def read_pairs(path: str, columns: str | None) -> "Pairs":
-    """Return a file's pairs and scores; columns are names or numbers.
-
-    By default they are `sentence1`, `sentence2` and `score`; a TSV without these names has them in
-    its first three columns.
-    """
-    file_format = input_format(path)
-    if file_format == "text":
-        raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet")
-    names = columns.split(",") if columns else _default_columns(path, file_format)
-    if len(names) != 3:
-        raise click.BadParameter(
-            f"found {columns}, expected three names, separated by commas",
-            param_hint="--pair_columns",
-        )
-    pairs: tuple[list[str], list[str], list[float]] = ([], [], [])
-    for sentences, kept in read_tables(
-        path, file_format=file_format, column=names[0], kept=names[1:], rows=BLOCK_ROWS
-    ):
-        with reading(path, "two sentences and a number in each row"):
-            pairs[0].extend(sentences)
-            pairs[1].extend(kept.column(0).to_pylist())
-            pairs[2].extend(_number(one, path, names[2]) for one in kept.column(1).to_pylist())
-    if not pairs[0]:
-        raise UserError(f"--pairs={path}: found no pairs, expected at least one")
-    return pairs
-
-
-def _default_columns(path: str, file_format: str) -> list[str]:
-    """Return the names of the columns, or a TSV's first three places."""
-    if file_format == "tsv":
-        with reading(path, "pairs of sentences"), open(path, encoding="utf-8-sig") as lines:
-            header = lines.readline()
-        if not header:
-            raise UserError(f"--pairs={path}: found no pairs, expected at least one")
-        if not {*_PAIR_NAMES} <= {*header.rstrip("\r\n").split("\t")}:
-            return ["1", "2", "3"]
-    return [*_PAIR_NAMES]
-
-
-def _number(value: Any, path: str, column: str) -> float:
-    """Return a score; raise `UserError` that names the option of columns."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise UserError(
-            f"--pairs={path}: column {column}: found {value!r:.40}, expected a number; "
-            "--pair_columns A,B,SCORE chooses the columns"
-        ) from None
 
 
 def name_list(known: Collection[str] = ()) -> Function:

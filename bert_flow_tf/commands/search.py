@@ -2,11 +2,10 @@
 
 import pathlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.common.atomic import locked
@@ -15,6 +14,7 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, input_files, read_manifest
 from bert_flow_tf.tasks.sentence_files import joined, read_sentences
+from bert_flow_tf.vectors.neighbours import nearest_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -88,13 +88,13 @@ def search(
         numbers = _first_rows(rows, numbers, name)
     corpus = [[rows[i][column] for column in shown] for i in numbers]
     vectors = table.take(numbers)[EMBEDDING].combine_chunks().flatten().to_numpy()
-    found = _nearest(loaded.encode_query(all_queries), vectors.reshape(len(numbers), -1), top_k)
-    for query, (distances, nearest) in zip(all_queries, found, strict=True):
+    found = nearest_rows(loaded.encode_query(all_queries), vectors.reshape(len(numbers), -1), top_k)
+    for query, (cosines, nearest) in zip(all_queries, found, strict=True):
         if len(all_queries) > 1:
             click.echo(_one_line(query))
-        for rank, (distance, i) in enumerate(zip(distances, nearest, strict=True), 1):
+        for rank, (cosine, i) in enumerate(zip(cosines, nearest, strict=True), 1):
             cells = map(_one_line, corpus[i])
-            click.echo("\t".join([f"{rank}", f"{1 - distance:.6f}", *cells]))
+            click.echo("\t".join([f"{rank}", f"{cosine:.6f}", *cells]))
 
 
 def _kept_columns(manifest: Manifest, shown: list[str], embeddings: str | None) -> list[str]:
@@ -144,16 +144,6 @@ def _first_rows(rows: Sequence[dict[str, Any]], numbers: Sequence[int], name: st
     for i in numbers:
         first.setdefault(rows[i][name], i)
     return list(first.values())
-
-
-def _nearest(
-    queries: np.ndarray, corpus: np.ndarray, top_k: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield each query's least cosine distances and their rows in the corpus."""
-    from sklearn.neighbors import NearestNeighbors
-
-    neighbors = NearestNeighbors(n_neighbors=min(top_k, len(corpus)), metric="cosine").fit(corpus)
-    yield from zip(*neighbors.kneighbors(queries), strict=True)
 
 
 def _one_line(value: object) -> str:

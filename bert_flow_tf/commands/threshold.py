@@ -9,6 +9,7 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import print_table
 from bert_flow_tf.common.table import Cell, Table, number
 from bert_flow_tf.vectors import thresholds
+from bert_flow_tf.vectors.texts import known_texts
 
 
 @click.command(epilog="\b\nbert-flow threshold --model my_model --input sentences.txt")
@@ -34,11 +35,12 @@ def threshold(
 
     It is printed before and after the calibration, with its 95 % interval, as model.threshold does
     in Python. It bounds matches of unrelated sentences, not of those that differ in a detail.
+    Sentences without a word that the encoder knows are left out.
     """
     texts = list(dict.fromkeys(text for text in sentences if text.strip()))
     for share in shares:
         thresholds.check_enough(len(texts), share)
-    sides = _sides(model, texts)
+    texts, sides = _sides(model, texts)
     rows = [
         [
             Cell(f"{share:g}", is_number=True, value=share),
@@ -50,16 +52,22 @@ def threshold(
     print_table(Table(("share", *sides), rows, title), table_format)
 
 
-def _sides(options: opt.ModelOptions, texts: list[str]) -> dict[str, np.ndarray]:
-    """Return embeddings before and after the calibration; an export's alone."""
+def _sides(options: opt.ModelOptions, texts: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
+    """Return the texts with known words, and their embeddings by side.
+
+    An export has embeddings after its calibration alone.
+    """
     if options.is_export:
-        return {"cosine": options.open().encode(texts)}
+        exported = options.open()
+        known = known_texts(texts, exported.only_unknown)
+        return known, {"cosine": exported.encode(known)}
     model = options.load()
-    pooled = model.encode_pooled(texts)
-    before = model.reduce(pooled)
-    if model.calibration is None:
-        return {"cosine": before}
-    return {"before": before, "after": model.after_flow(pooled)}
+    from bert_flow_tf.model.scoring import sides
+
+    known = known_texts(texts, model.only_unknown)
+    found = [*sides(model, model.encode_pooled(known)).values()]
+    names = ("cosine",) if len(found) == 1 else ("before", "after")
+    return known, dict(zip(names, found, strict=True))
 
 
 def _cell(found: thresholds.Threshold) -> Cell:

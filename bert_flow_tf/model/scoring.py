@@ -10,7 +10,7 @@ from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.tasks.pair_files import Examples
 from bert_flow_tf.tasks.protocols import score_tasks
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
-from bert_flow_tf.tasks.scores import Scores
+from bert_flow_tf.tasks.scores import WITH_FLOW, WITHOUT_FLOW, Scores
 
 # Such a function gets a side, a task and its cosines.
 Keep = Callable[[str, ScoredTask, np.ndarray], None]
@@ -24,6 +24,20 @@ def pairs_task(a: list[str], b: list[str], scores: Sequence[float]) -> ScoredTas
     return ScoredTask("pairs", "pairs", metric, "all", "pairs", {"pairs": examples})
 
 
+def sides(model: Embedder, pooled: np.ndarray) -> dict[str, np.ndarray]:
+    """Return embeddings without the calibration and, if there is one, with it.
+
+    `low_dim` and `truncate_dim` hold on both sides.
+
+    Args:
+      pooled: the embeddings of `encode_pooled`, [n, D].
+    """
+    found = {WITHOUT_FLOW: model.reduce(pooled)}
+    if model.calibration is not None:
+        found[WITH_FLOW] = model.after_flow(pooled)
+    return found
+
+
 def scores_of(
     command: str,
     model: Embedder,
@@ -32,24 +46,22 @@ def scores_of(
 ) -> Scores:
     """Score a model for a command, with its calibration and without.
 
-    The sentences are encoded once. `low_dim` and `truncate_dim` hold on both sides.
+    The sentences are encoded once.
 
     Args:
-      keep: gets "without flow" or "with flow", each task of pairs, and its cosines [n].
+      keep: gets the name of a side, each task of pairs, and its cosines [n].
     """
-    pooled: list[np.ndarray] = []
+    found: dict[str, np.ndarray] = {}
 
     def encode(sentences: list[str]) -> np.ndarray:
-        pooled.append(model.encode_pooled(sentences))
-        return model.reduce(pooled[0])
+        found.update(sides(model, model.encode_pooled(sentences)))
+        return found[WITHOUT_FLOW]
 
     def keep_side(side: str) -> Callable[[ScoredTask, np.ndarray], None] | None:
         return functools.partial(keep, side) if keep else None
 
-    before = score_tasks(encode, tasks, keep_side("without flow"))
-    if model.flow is None:
+    before = score_tasks(encode, tasks, keep_side(WITHOUT_FLOW))
+    if WITH_FLOW not in found:
         return Scores(made_by=made_by(command), model=model.record, tasks=before)
-    after = score_tasks(
-        lambda sentences: model.after_flow(pooled[0]), tasks, keep_side("with flow")
-    )
+    after = score_tasks(lambda sentences: found[WITH_FLOW], tasks, keep_side(WITH_FLOW))
     return Scores(made_by=made_by(command), model=model.record, tasks=after, without_flow=before)

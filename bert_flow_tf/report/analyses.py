@@ -1,16 +1,31 @@
 """The paper's analyses of words: Tables 1 and 6, beside its figures."""
 
+import dataclasses
+from typing import TYPE_CHECKING
+
 import msgspec
+import numpy as np
 
 from bert_flow_tf.calibration.comparison import NOT_COMPARABLE
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import Count
-from bert_flow_tf.common.records import ModelRecord, Result
+from bert_flow_tf.common.records import ModelRecord, Result, made_by
 from bert_flow_tf.common.table import Entry, Table, number, x100
-from bert_flow_tf.report.lexical import FrequencyTable, LexicalPairs
+from bert_flow_tf.report.lexical import (
+    FrequencyTable,
+    LexicalPairs,
+    edit_distances,
+    frequency_ranks,
+    frequency_table,
+)
 from bert_flow_tf.report.paper import paper_tables
+from bert_flow_tf.tasks.pair_files import Examples, Task
+from bert_flow_tf.tasks.scores import WITH_FLOW, WITHOUT_FLOW
+from bert_flow_tf.vectors.similarities import cosines_of_pairs
 
-WITHOUT_FLOW = "without flow"
-WITH_FLOW = "with flow"
+if TYPE_CHECKING:
+    from bert_flow_tf.model.embedder import Embedder
+
 GOLD = "gold"
 _PAPERS_ROWS = {
     GOLD: "Gold similarity",
@@ -46,7 +61,70 @@ class Analyses(Result, frozen=True, kw_only=True, tag="analyses"):
     frequency: dict[str, list[float | None]] = msgspec.field(default_factory=dict)
 
 
-def correlations(pairs: LexicalPairs) -> dict[str, Correlations]:
+@dataclasses.dataclass(frozen=True)
+class WordTable:
+    """Word embeddings [V, D], their words' ranks [V], and Table 1."""
+
+    frequency: FrequencyTable
+    embeddings: np.ndarray
+    ranks: np.ndarray
+
+
+def word_table(model: "Embedder") -> WordTable:
+    """Return a BERT's word embeddings by frequency.
+
+    Raises:
+      UserError: the encoder is no BERT.
+    """
+    from bert_flow_tf.encoder.weights import Pretrained
+
+    pretrained = model.source.pretrained
+    table = model.encoder.word_embeddings
+    if not isinstance(pretrained, Pretrained) or table is None:
+        raise UserError("--tables: found 1 with a SavedModel that is no BERT, expected 6")
+    embeddings = table.numpy()[: len(pretrained.vocab)]
+    ranks = frequency_ranks(pretrained.vocab)
+    return WordTable(frequency_table(embeddings, ranks), embeddings, ranks)
+
+
+def lexical_pairs(model: "Embedder", pairs: Examples) -> LexicalPairs:
+    """Return each similarity of scored pairs, and their edit distances."""
+    from bert_flow_tf.model.scoring import sides
+
+    gold = np.asarray(pairs.labels, np.float64)
+    first = sides(model, model.encode_pooled(pairs.sentences_a))
+    second = sides(model, model.encode_pooled(pairs.sentences_b))
+    similarities = {name: cosines_of_pairs(first[name], second[name], name) for name in first}
+    distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
+    return LexicalPairs(distances, gold, {GOLD: gold, **similarities})
+
+
+def analysis(
+    model: "Embedder",
+    words: WordTable | None,
+    pairs: LexicalPairs | None,
+    *,
+    task: Task,
+    split: str,
+) -> Analyses:
+    """Return the record of Table 1, of Table 6, or of both."""
+    found = Analyses(made_by=made_by("bert-flow analyses"), model=model.record)
+    if words is not None:
+        found = msgspec.structs.replace(
+            found, ranks=words.frequency.names, frequency=_finite(words.frequency)
+        )
+    if pairs is not None:
+        found = msgspec.structs.replace(
+            found,
+            task=task.name,
+            split=split,
+            pairs=len(pairs.gold),
+            lexical=_correlations(pairs),
+        )
+    return found
+
+
+def _correlations(pairs: LexicalPairs) -> dict[str, Correlations]:
     """Return each similarity's correlations."""
     return {
         name: Correlations(edit_distance=pairs.correlation(name), gold=pairs.agreement(name))
@@ -54,7 +132,7 @@ def correlations(pairs: LexicalPairs) -> dict[str, Correlations]:
     }
 
 
-def finite(table: FrequencyTable) -> dict[str, list[float | None]]:
+def _finite(table: FrequencyTable) -> dict[str, list[float | None]]:
     """Return the measures, None for a range of ranks without words."""
     return {
         name: [None if value != value else value for value in values]
@@ -62,7 +140,7 @@ def finite(table: FrequencyTable) -> dict[str, list[float | None]]:
     }
 
 
-def lexical_table(found: Analyses, *, words: str = "") -> Table:
+def _lexical_table(found: Analyses, words: str) -> Table:
     """Return Table 6: correlations with the edit distance and the gold scores."""
     paper = paper_tables()["table6_lexical"]["rows"]
     has_papers_pairs = (found.task, found.split, found.pairs) == ("sts-b", "dev", _PAPERS_PAIRS)
@@ -80,7 +158,7 @@ def lexical_table(found: Analyses, *, words: str = "") -> Table:
     return Table(columns, rows, words, _notes(found) if has_papers_pairs else ())
 
 
-def frequency_rows(found: Analyses) -> Table:
+def _frequency_rows(found: Analyses) -> Table:
     """Return Table 1: word embeddings by the rank of their word."""
     paper = paper_tables()["table1_word_embeddings"]["rows"]
     rows: list[list[Entry]] = []
@@ -90,11 +168,11 @@ def frequency_rows(found: Analyses) -> Table:
     return Table(("word embeddings by rank", "of", *found.ranks), rows, notes=_notes(found))
 
 
-def analyses_tables(found: Analyses) -> list[Table]:
-    """Return the tables that the results have."""
-    tables = [frequency_rows(found)] if found.frequency else []
+def analyses_tables(found: Analyses, *, words: str = "") -> list[Table]:
+    """Return the tables that the results have; `words` is Table 6's title."""
+    tables = [_frequency_rows(found)] if found.frequency else []
     if found.lexical:
-        tables.append(lexical_table(found))
+        tables.append(_lexical_table(found, words))
     return tables
 
 

@@ -9,6 +9,9 @@ from bert_flow_tf.tasks.protocols import TaskScores
 from bert_flow_tf.vectors.isotropy import Isotropy
 from bert_flow_tf.vectors.metrics import METRIC_NAMES
 
+# Every record has these names for embeddings without a calibration and with it.
+WITHOUT_FLOW = "without flow"
+WITH_FLOW = "with flow"
 # Each measure of `vectors.isotropy.Isotropy` has this many decimals.
 _DECIMALS = {
     "constant_channels": 0,

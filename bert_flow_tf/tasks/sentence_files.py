@@ -137,7 +137,22 @@ def joined(tables: Sequence["pyarrow.Table"]) -> "pyarrow.Table":
 
 def input_format(path: AnyPath) -> str:
     """Return the format of a file by its ending, perhaps compressed."""
-    return format_of_ending(_uncompressed(path), INPUT_FORMATS, "input_format")
+    return format_of_ending(_uncompressed(path), INPUT_FORMATS, ", or --input_format")
+
+
+def pairs_format(path: AnyPath) -> str:
+    """Return the format of a file with columns, by its ending."""
+    formats = {ending: name for ending, name in INPUT_FORMATS.items() if name != "text"}
+    return format_of_ending(_uncompressed(path), formats)
+
+
+def first_row(path: AnyPath, file_format: str) -> list[str]:
+    """Return the fields of a TSV or CSV file's first row."""
+    with (
+        reading(path, f"sentences in {file_format}"),
+        io.BufferedReader(_open(path), _BLOCK) as stream,
+    ):
+        return _first_row(_utf8(stream), file_format)[0]
 
 
 def has_known_ending(path: AnyPath) -> bool:
@@ -149,12 +164,12 @@ def _uncompressed(path: AnyPath) -> pathlib.Path:
     return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
 
 
-def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str:
-    """Return the format of a file's ending; errors suggest the flag `option`."""
+def format_of_ending(path: AnyPath, formats: dict[str, str], advice: str = "") -> str:
+    """Return the format of a file's ending; errors end with `advice`."""
     ending = pathlib.Path(path).suffix.lower()
     if ending not in formats:
         raise UserError(
-            f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}"
+            f"{path}: found the ending {ending!r}, expected {', '.join(formats)}{advice}"
         )
     return formats[ending]
 
@@ -201,7 +216,7 @@ def _open(path: AnyPath) -> Any:
     if str(path) == STDIN:
         check_open("stdin", "standard input")
         return sys.stdin.buffer
-    if not (is_remote(path) or str(path).endswith(_COMPRESSED)):
+    if not (is_remote(path) or str(path).lower().endswith(_COMPRESSED)):
         # fsspec would look for the end of the file, but a pipe has none.
         return open(path, "rb")
     import fsspec

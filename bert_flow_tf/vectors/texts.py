@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from bert_flow_tf.common.errors import UserError
 
@@ -13,6 +13,21 @@ BLOCK_ROWS = 16384
 def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
     """Return an iterable's strings; raise `UserError` for other values."""
     return [sentence for part in parts(sentences, name) for sentence in part]
+
+
+def known_texts(
+    texts: Iterable[str], only_unknown: Callable[[list[str]], Iterable[bool]]
+) -> list[str]:
+    """Return the different texts with a word that the encoder knows.
+
+    The others have no direction of their own: their embeddings are all alike.
+
+    Args:
+      only_unknown: the model's function that tells texts of unknown word pieces.
+    """
+    different = [text for text in dict.fromkeys(texts) if text.strip()]
+    found = zip(different, only_unknown(different), strict=True)
+    return [text for text, is_unknown in found if not is_unknown]
 
 
 def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:

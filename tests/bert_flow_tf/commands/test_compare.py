@@ -10,7 +10,6 @@ from bert_flow_tf import BertFlow, compare
 from bert_flow_tf.calibration import judgement
 from bert_flow_tf.calibration.comparison import Compared, recommend
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.commands.duplicates import similar_groups
 from tests.refusals import bert_flow, refused, succeeds, user_error
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")
@@ -158,7 +157,9 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     pairs = files[0] / "pairs.csv"
     assert "pair_columns" in refused(*start, pairs, "--pair_columns", "a,b")
     (files[0] / "pairs.txt").write_text("w1\tw2\t1\n")
-    assert "pairs.txt: found text, expected .tsv" in refused(*start, files[0] / "pairs.txt")
+    assert "pairs.txt: found the ending '.txt', expected .tsv" in refused(
+        *start, files[0] / "pairs.txt"
+    )
     assert "metric: found auc without pairs" in refused(*start[:-1], "--metric", "auc")
     fit = ("fit", *start[1:-1], "--out", files[0] / "no_model", "--metric", "auc")
     assert "--metric: found auc without --pairs" in refused(*fit)
@@ -173,25 +174,7 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     )
 
 
-def test_groups_are_those_of_all_cosines(tiny_encoder_dir, files, tmp_path):
-    rng = np.random.default_rng(0)
-    u = rng.normal(size=(700, 6))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    groups, nearest = similar_groups(u, 0.97)
-    cosines = u @ u.T - 3 * np.eye(len(u))
-    np.testing.assert_allclose(nearest, cosines.max(axis=1), rtol=1e-5)
-    # Walk from row to row as long as a cosine is large.
-    reached, left = np.full(len(u), -1), set(range(len(u)))
-    while left:
-        todo = [start := min(left)]
-        while todo:
-            if (row := todo.pop()) in left:
-                left.remove(row)
-                reached[row] = start
-                todo += np.flatnonzero(cosines[row] >= 0.97).tolist()
-    assert (
-        len(set(zip(groups, reached, strict=True))) == len(set(groups)) == len(set(reached)) < 700
-    )
+def test_duplicates_writes_groups_of_rows(tiny_encoder_dir, files, tmp_path):
     model, out = ("duplicates", "--bert_hub", tiny_encoder_dir), tmp_path / "groups.csv"
     own = ("--input", files[0] / "rows.csv", "--column", "text", "--keep", "id", "--out", out)
     printed = succeeds(*model, *own, "--threshold", 1.0)
@@ -223,7 +206,10 @@ def _vectors(monkeypatch, vectors):
 
 @pytest.mark.parametrize(
     ("angle", "said", "unsaid"),
-    [(10, "chains", "one group has"), (0.1, "one group has 25 of 40 rows", "chains")],
+    [
+        (10, "chains", "one group has"),
+        (0.1, "one group has 25 of 40 different sentences", "chains"),
+    ],
 )
 def test_loose_groups_are_named(
     tiny_encoder_dir, tmp_path, monkeypatch, caplog, angle, said, unsaid
@@ -236,12 +222,39 @@ def test_loose_groups_are_named(
     vectors[:count, :2] = chain
     vectors[count:] = others
     _vectors(monkeypatch, vectors)
-    monkeypatch.setattr("bert_flow_tf.commands.duplicates._FAR", 0.1)
+    monkeypatch.setattr("bert_flow_tf.vectors.neighbours._FAR", 0.1)
     (tmp_path / "rows.txt").write_text("".join(f"w{i}\n" for i in range(40)))
     command = ("duplicates", "--bert_hub", tiny_encoder_dir, "--input", tmp_path / "rows.txt")
     succeeds(*command, "--threshold", 0.98, "--out", tmp_path / "groups.csv")
     assert said in caplog.text
     assert unsaid not in caplog.text
+
+
+def test_equal_rows_are_no_loose_group(tiny_encoder_dir, tmp_path, caplog):
+    (tmp_path / "rows.txt").write_text("w1 w2\n" * 20 + "w3\n\nw4 w5\n\n")
+    command = ("duplicates", "--bert_hub", tiny_encoder_dir, "--input", tmp_path / "rows.txt")
+    outcome = bert_flow(*command, "--threshold", 0.9999, "--out", tmp_path / "groups.csv")
+    assert "one group has" not in caplog.text
+    rows = list(csv.reader((tmp_path / "groups.csv").open(newline="")))[1:]
+    # Empty sentences say nothing, and are no group.
+    assert {row[-1] for row in rows} == {"w1 w2"}
+    assert "empty sentences, left out: 2" in outcome.stderr
+
+
+@pytest.mark.parametrize("command", ["threshold", "duplicates"])
+def test_texts_without_a_direction_are_no_random_pairs(tiny_encoder_dir, tmp_path, command):
+    known = "".join(f"w{i} w{j}\n" for i in range(20) for j in range(i))
+    others = "😀\n🎉\n東\n京\n\n  \n" * 2
+    found = []
+    for name, text in (("known", known), ("all", known + others)):
+        (tmp_path / name).with_suffix(".txt").write_text(text)
+        arguments = ("--input", tmp_path / f"{name}.txt", "--false_matches", 0.01)
+        if command == "duplicates":
+            arguments += ("--out", tmp_path / f"{name}.csv")
+        found.append(succeeds(command, "--bert_hub", tiny_encoder_dir, *arguments).splitlines())
+    # The threshold is in the first line, or in the table's row.
+    line = 0 if command == "duplicates" else -1
+    assert found[0][line] == found[1][line]
 
 
 def test_texts_without_a_known_word_are_kept_apart(tiny_encoder_dir, tmp_path, caplog):

@@ -80,13 +80,3 @@ def test_names_are_taken_once_and_a_task_has_several():
         options_of_tasks = [options.task_option("A task."), click.option("--tasks", callback=known)]
         with user_error("unknown task 'STSC', expected one of "):
             given(options_of_tasks, *names)
-
-
-def test_pairs_of_a_tsv_are_found_by_name_or_place(tmp_path):
-    named, plain = tmp_path / "named.tsv", tmp_path / "plain.tsv"
-    named.write_text("id\tsentence1\tsentence2\tscore\nMSRvid\ta boat\ta ship\t4.5\n")
-    plain.write_text("a boat\ta ship\t4.5\n")
-    for path in (named, plain):
-        assert options.read_pairs(str(path), None) == (["a boat"], ["a ship"], [4.5])
-    with user_error(f"{named}: column 1: found 'MSRvid', expected a number", "--pair_columns"):
-        options.read_pairs(str(named), "2,3,1")
