@@ -25,7 +25,7 @@ from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.base import CalibratedEncoder, checked_with_metric
-from bert_flow_tf.model.build import build_encoder, pooling_code
+from bert_flow_tf.model.build import build_encoder
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.runtime.description import is_export
@@ -117,7 +117,6 @@ class BertFlow(CalibratedEncoder, Embedder):
         record = ModelRecord(
             encoder=encoder_record(source),
             pooling=pooling,
-            pooling_code=pooling_code(pooling),
             max_seq_length=max_seq_length,
             low_dim=low_dim,
         )

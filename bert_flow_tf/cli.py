@@ -76,15 +76,6 @@ class _Commands(click.Group):
         )
         return getattr(module, name.replace("-", "_"))
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # The code is imported before the command, wherever the option stands.
-        own = args[: args.index("--")] if "--" in args else args
-        at = next((i for i, one in enumerate(own) if one.partition("=")[0] == "--code"), None)
-        if at is not None:
-            end = at + (1 if "=" in args[at] else 2)
-            args = [*args[at:end], *args[:at], *args[end:]]
-        return super().parse_args(ctx, args)
-
     def main(self, *arguments: Any, **options: Any) -> Any:
         sys.exit(exit_status(lambda: super(_Commands, self).main(*arguments, **options)))
 
@@ -127,7 +118,7 @@ def _without_synonym(name: str) -> str:
     "--code",
     metavar="FILE.py",
     envvar=VARIABLE,
-    help="Import your own parts first, see docs/extend.md.",
+    help="Import your own parts, see docs/extend.md.",
 )
 def main(code: str | None) -> None:
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""

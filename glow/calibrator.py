@@ -22,7 +22,6 @@ from tqdm import tqdm
 
 from glow.calibration import Forward, forward_rows, in_blocks
 from glow.config import DEFAULT_CONFIG, GlowConfig
-from glow.coupling import MakeNetwork
 from glow.flow import Glow
 from glow.number_types import is_whole_number
 from glow.optimizer import AdamWeightDecay, apply_clipped
@@ -281,7 +280,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       data_dependent_init: initialise every actnorm from the first batch, see
         `glow.bijectors.ActNorm`. The original defines this but never runs it.
       show_progress_bar: None to show it on a terminal only.
-      network: the couplings' network, see `Glow`; None for the configuration's.
       loss: function `loss(flow, u, step)` that returns each row's loss, [n], of embeddings `u` [n,
         D], for terms of one's own; None for `bits_per_dim_loss`. `step` is None for held-out rows.
         The embeddings are those before the flow.
@@ -307,7 +305,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         seed: int = 1234,
         data_dependent_init: bool = False,
         show_progress_bar: bool | None = None,
-        network: MakeNetwork | None = None,
         loss: Loss | None = None,
         callbacks: Sequence[tf_keras.callbacks.Callback] = (),
     ) -> None:
@@ -318,7 +315,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.seed = seed
         self.data_dependent_init = data_dependent_init
         self.show_progress_bar = show_progress_bar
-        self.network = network
         self.loss = loss
         self.callbacks = callbacks
 
@@ -426,7 +422,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"config: found {config.n_levels} levels with {width} channels, using {levels}"
             )
             config = dataclasses.replace(config, n_levels=levels)
-        flow = Glow(config, width, seed=self.seed, network=self.network)
+        flow = Glow(config, width, seed=self.seed)
         if self.data_dependent_init:
             flow.initialize_from_data(X[first_batch])
         return FlowTrainer(flow, self.learning_rate, self.loss or bits_per_dim_loss)
@@ -543,7 +539,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         super().__setstate__(state)
         if variables is not None:
             trainer = FlowTrainer(
-                Glow(self.config_, event_size, seed=self.seed, network=self.network),
+                Glow(self.config_, event_size, seed=self.seed),
                 self.learning_rate,
                 self.loss or bits_per_dim_loss,
             )

@@ -1,18 +1,18 @@
 """The architecture of a flow, read from a JSON file."""
 
+import contextlib
 import dataclasses
 import inspect
 import json
 import os
 import pathlib
-import pkgutil
-import re
-import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from glow.number_types import plain_number
+from glow.parts import code_digest, is_part_path, part_path, resolve_part, warn_if_changed
 
 # The original's flag has this default: 3 levels of 3 steps, width 32. The paper's Table 7 has
 # config_l2_d3_w32.
@@ -20,31 +20,8 @@ DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
 
-def part_path(part: Any) -> str:
-    """Return `module:name` of a class or function."""
-    module = getattr(part, "__module__", "?")
-    return f"{module}:{getattr(part, '__qualname__', repr(part))}"
-
-
-class Registry(dict[str, str]):
-    """Classes or functions by name, as paths `module:name`.
-
-    The values are paths, because importing the classes here would load TensorFlow, which takes
-    seconds. A class or function may be set itself.
-    """
-
-    def __setitem__(self, name: str, part: Any) -> None:
-        path = part if isinstance(part, str) else part_path(part)
-        if not re.fullmatch(r"[\w.]+:[\w.]+", path):
-            expected = "expected a class or function of a module, or its 'module:name'"
-            raise ValueError(f"{name}: found {path}, {expected}")
-        super().__setitem__(name, path)
-
-
-COUPLINGS = Registry(
-    additive="glow.coupling:AdditiveCoupling", affine="glow.coupling:AffineCoupling"
-)
-NETWORKS = Registry(conv="glow.coupling:conv_network")
+# Other couplings and networks are one's own. `Glow` has the classes, whose import loads TensorFlow.
+_BUILT_IN = {"coupling": ("additive", "affine"), "network": ("conv",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,18 +34,19 @@ class GlowConfig:
       coupling_residual: a key of older files, for which only the default is valid.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh ·
         sigmoid).
-      coupling: "additive", "affine", or another key of `COUPLINGS`.
+      coupling: "additive", "affine", or a class of one's own: its path, `module:name`, or in Python
+        the class itself. See `glow.parts`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
       coupling_dropout: dropout rate of the coupling network in training, from 0 to below 1.
       n_levels: number of levels, 1 to 16; after each level but the last, half of the channels
         become latents.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True to reverse the channels, False to learn an invertible 1x1 convolution.
-      network: the couplings' network, "conv" or another key of `NETWORKS`.
+      network: the couplings' network, "conv", or a function of one's own, like `coupling`:
+        `network(parameters, inputs, outputs)` returns a callable from [..., inputs] to [...,
+        outputs] whose variables `parameters` has made.
       own: keys that only the coupling's class or the network's function takes, as keywords. In a
         file they stand beside the others.
-      code: the paths, `module:name`, of a coupling and a network of one's own by their names, so
-        that whoever loads the configuration learns which code is missing.
 
     Raises:
       ValueError: a value has the wrong type or is out of its range; the message names its key.
@@ -76,7 +54,7 @@ class GlowConfig:
 
     latent_architecture: Literal["glow_resnet"] = "glow_resnet"
     activation: Literal["relu", "gatu"] = "relu"
-    coupling: str = "additive"
+    coupling: Any = "additive"
     # The upper limits catch typos; they are far above all published values.
     coupling_width: Annotated[int, msgspec.Meta(ge=1, le=8192)] = 32
     coupling_dropout: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
@@ -86,9 +64,8 @@ class GlowConfig:
     permutation: bool = True
     use_fp16: bool = False
     coupling_residual: bool = False
-    network: str = "conv"
+    network: Any = "conv"
     own: dict[str, bool | int | float | str] = dataclasses.field(default_factory=dict, hash=False)
-    code: dict[str, str] = dataclasses.field(default_factory=dict, hash=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(GlowConfig, include_extras=True).items():
@@ -103,23 +80,10 @@ class GlowConfig:
                     else str(error).lower()
                 )
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
-        code = {}
-        for name, known, kind in (
-            ("coupling", COUPLINGS, "Class"),
-            ("network", NETWORKS, "function"),
-        ):
-            value = getattr(self, name)
-            if value not in known:
-                raise ValueError(
-                    f"{name}: found {value!r}, expected one of {', '.join(known)}; "
-                    f"{_missing(name, value, kind, self.code.get(value))}"
-                )
-            if not known[value].startswith("glow.coupling:"):
-                code[value] = _file_path(known[value])
-        object.__setattr__(self, "code", code)
-        if self.own and (unknown := sorted(self.own.keys() - self.own_keys())):
-            keys = sorted(self._keys() | self.own_keys())
-            raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(keys)}")
+        for key, known in _BUILT_IN.items():
+            object.__setattr__(self, key, _checked_part(key, getattr(self, key), known))
+        if self.is_built_in and self.own:
+            self._refuse_unknown({})
         for name in ("use_fp16", "coupling_residual"):
             if getattr(self, name):
                 raise ValueError(f"{name}: found True, expected False")
@@ -129,8 +93,8 @@ class GlowConfig:
         """Read a JSON file of some or all keys.
 
         Raises:
-          ValueError: the file is missing or not JSON, or a key or value is invalid; the message
-            names the file.
+          ValueError: the file is missing or not JSON, a key or value is invalid, or a part's module
+            is not imported; the message names the file.
         """
         try:
             values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -139,11 +103,12 @@ class GlowConfig:
                     f"found {type(values).__name__}, expected an object of flow settings"
                 )
             known = {key: value for key, value in values.items() if key in cls._keys()}
-            # `to_dict` writes the coupling's own keys under `own`.
+            # `to_dict` writes the keys of one's own under `own`.
             own = values.get("own", {})
-            code = values.get("code", {})
-            rest = {key: values[key] for key in values.keys() - {"own", "code", *known}}
-            return cls(**known, own=own | rest if isinstance(own, dict) else own, code=code)
+            rest = {key: values[key] for key in values.keys() - {"own", *known}}
+            config = cls(**known, own=own | rest if isinstance(own, dict) else own)
+            config.own_parts()
+            return config
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: invalid flow config: {getattr(error, 'strerror', error)}"
@@ -170,56 +135,114 @@ class GlowConfig:
 
     @classmethod
     def _keys(cls) -> set[str]:
-        """Return a file's possible keys with the library's own couplings."""
-        return {field.name for field in dataclasses.fields(cls)} - {"own", "code"}
+        """Return a file's possible keys without those of parts of one's own."""
+        return {field.name for field in dataclasses.fields(cls)} - {"own"}
 
-    def own_keys(self) -> set[str]:
-        """Return the keywords of the coupling's class and the network's function."""
-        return {*_own_keywords(COUPLINGS[self.coupling]), *_own_keywords(NETWORKS[self.network])}
+    @property
+    def is_built_in(self) -> bool:
+        """True if neither coupling nor network is one's own."""
+        return all(getattr(self, key) in known for key, known in _BUILT_IN.items())
 
-    def own_of(self, path: str) -> dict[str, bool | int | float | str]:
-        """Return the values of `own` for a registered class or function."""
-        names = _own_keywords(path)
+    def own_parts(self) -> dict[str, Any]:
+        """Return a coupling and a network of one's own by their keys.
+
+        Raises:
+          ValueError: a part's module is not imported, or a key of `own` belongs to none of them.
+        """
+        parts = {}
+        for key, known in _BUILT_IN.items():
+            value = getattr(self, key)
+            if value not in known:
+                with _naming(key):
+                    parts[key] = resolve_part(value) if isinstance(value, str) else value
+        self._refuse_unknown(parts)
+        return parts
+
+    def _refuse_unknown(self, parts: dict[str, Any]) -> None:
+        keys = {name for part in parts.values() for name in _own_keywords(part)}
+        if unknown := sorted(self.own.keys() - keys):
+            expected = ", ".join(sorted(self._keys() | keys))
+            raise ValueError(f"unknown key {unknown[0]!r}, expected {expected}")
+
+    def own_of(self, part: Any) -> dict[str, Any]:
+        """Return the values of `own` that a class or function takes."""
+        names = _own_keywords(part)
         return {name: value for name, value in self.own.items() if name in names}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all keys, but `network` and `own` only where they say something."""
         values = dataclasses.asdict(self)
+        for key in _BUILT_IN:
+            if not isinstance(values[key], str):
+                values[key] = part_path(values[key])
         if self.network == "conv":
             del values["network"]
-        for name in ("own", "code"):
-            if not values[name]:
-                del values[name]
+        if not self.own:
+            del values["own"]
         return values
 
+    def code(self) -> dict[str, str]:
+        """Return the digests of the parts of one's own by their paths.
 
-def _missing(name: str, value: str, kind: str, path: str | None) -> str:
-    """Return what to do about a part that no registry has."""
-    if path is None:
-        register = f"glow.config.{name.upper()}S[{value!r}] = {kind}"
-        return f"one of your own is registered before, or in a file given to --code: {register}"
-    module, _, part = path.partition(":")
-    if module == "__main__":
-        advice = f"put {part} into a file, and import that first, or give it to --code"
-        return f"{path} of an interactive session registered it: {advice}"
-    return f"{path} registered it, so import {module} first, or give --code {module}.py"
+        Raises:
+          ValueError: another process could not import a part, see `parts.code_digest`.
+        """
+        digests = {}
+        for key in self.own_parts():
+            with _naming(key):
+                value = getattr(self, key)
+                digests[value] = code_digest(value)
+        return digests
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """All that a flow's function depends on but its variables, for JSON.
+
+        `to_dict`, and `code` if there is any.
+        """
+        code = self.code()
+        return self.to_dict() | ({"code": code} if code else {})
+
+    @classmethod
+    def of_recipe(cls, recipe: Mapping[str, Any]) -> "GlowConfig":
+        """Return the configuration of a `recipe`; warn of code that has changed."""
+        config = cls(**{key: value for key, value in recipe.items() if key != "code"})
+        warn_if_changed(recipe.get("code", {}), config.code())
+        return config
 
 
-def _file_path(path: str) -> str:
-    """Return a path with a script's file instead of `__main__`."""
-    module, _, name = path.partition(":")
-    file = getattr(sys.modules["__main__"], "__file__", None)
-    return f"{pathlib.Path(file).stem}:{name}" if module == "__main__" and file else path
+@contextlib.contextmanager
+def _naming(key: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
 
 
-def _own_keywords(path: str) -> set[str]:
-    """Return the keyword arguments that only a user's class or function has.
+def _checked_part(key: str, part: Any, known: Sequence[str]) -> Any:
+    """Return a name or path, or an object without a path."""
+    if isinstance(part, str):
+        if part not in known and not is_part_path(part):
+            expected = f"expected {', '.join(known)} or module:name of one's own"
+            raise ValueError(f"{key}: found {part!r}, {expected}")
+        return part
+    if not callable(part):
+        raise ValueError(f"{key}: found {part!r:.60}, expected a name, a class or a function")
+    path = part_path(part)
+    return path if _resolves(path, part) else part
+
+
+def _resolves(path: str, part: Any) -> bool:
+    try:
+        return resolve_part(path) is part
+    except ValueError:
+        return False
+
+
+def _own_keywords(part: Any) -> list[str]:
+    """Return the keyword arguments that only one's own class or function has.
 
     They follow a class's `network` and `dtype`, and a function's `parameters`, `inputs` and
     `outputs`.
     """
-    if path.startswith("glow.coupling:"):
-        return set()
-    found = pkgutil.resolve_name(path)
-    names = list(inspect.signature(found).parameters)
-    return set(names[2 if inspect.isclass(found) else 3 :])
+    return list(inspect.signature(part).parameters)[2 if inspect.isclass(part) else 3 :]

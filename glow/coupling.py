@@ -103,7 +103,7 @@ class ConvStack(tf.Module):
 def conv_network(
     parameters: Parameters, inputs: int, outputs: int, *, config: GlowConfig
 ) -> ConvStack:
-    """Return the original's network, `NETWORKS["conv"]`."""
+    """Return the original's network, "conv" in a configuration."""
     return ConvStack(
         parameters, inputs, config.coupling_width, outputs, activation=config.activation
     )

@@ -1,12 +1,10 @@
 """The multi-level flow, a bijection from embeddings to Gaussian latents."""
 
 import contextlib
-import dataclasses
 import functools
 import inspect
 import itertools
 import math
-import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,13 +13,22 @@ import tensorflow_probability as tfp
 
 from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
 from glow.calibration import AffineMap
-from glow.config import COUPLINGS, NETWORKS, GlowConfig, part_path
-from glow.coupling import Coupling, MakeNetwork, conv_network, halves
+from glow.config import GlowConfig
+from glow.coupling import (
+    AdditiveCoupling,
+    AffineCoupling,
+    Coupling,
+    MakeNetwork,
+    conv_network,
+    halves,
+)
 from glow.folded import DenseLayer, FoldedFlow, dense_layers
 from glow.parameters import Parameters
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
+
+_COUPLINGS = {"additive": AdditiveCoupling, "affine": AffineCoupling}
 
 
 @contextlib.contextmanager
@@ -69,7 +76,6 @@ class Glow(tf.Module):
 
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
-      unregistered: the name of a network that `NETWORKS` does not know; None for all others.
       bijector: the `tfb.Chain` of all levels, from u to z.
       distribution: `tfd.TransformedDistribution` over u. TFP caches results by tensor object, so
         after the variables change, `bijector` and `distribution` may return old results for an old
@@ -86,7 +92,6 @@ class Glow(tf.Module):
         *,
         seed: int,
         dtype: tf.DType = tf.float32,
-        network: MakeNetwork | None = None,
     ) -> None:
         """Create the variables with the original's initial values.
 
@@ -94,16 +99,10 @@ class Glow(tf.Module):
         multiples of 2 ** n_levels as `event_size`; here x2 gets the extra channel if the number of
         channels is odd.
 
-        Args:
-          network: function `network(parameters, inputs, outputs)` that returns each coupling's
-            network, a callable from [..., inputs] to [..., outputs] whose variables `parameters`
-            has made; None for `config.network`. One that `glow.config.NETWORKS` does not name
-            when it is saved cannot be saved.
-
         Raises:
-          ValueError: `event_size` is below 2 ** n_levels, `seed` is negative, a network or coupling
-            has variables of its own or another width, or it takes no `drop` where
-            `config.coupling_dropout` asks for it.
+          ValueError: `event_size` is below 2 ** n_levels, `seed` is negative, the module of a
+            coupling or network is not imported, it has variables of its own or another width, or
+            it takes no `drop` where `config.coupling_dropout` asks for it.
         """
         super().__init__(name="flow")
         least = 2**config.n_levels
@@ -115,40 +114,33 @@ class Glow(tf.Module):
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
         self.config = config
-        self.unregistered: str | None = None
-        self._network_path = None if network is None else part_path(network)
-        self.find_network()
         self._seed = seed
         self.event_size = event_size
         self.output_size = event_size
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
         with _refuse_variables_outside(parameters):
-            self._build(parameters, network)
-            if not self._is_built_in():
+            self._build(parameters)
+            if not config.is_built_in:
                 with tf.init_scope():
                     # Layers such as Keras's make their variables at the first call.
                     self.forward(tf.zeros([1, event_size], self.dtype))
         # Checkpoints store the variables under these paths, not under the attributes of bijectors.
         self._parameters = dict(parameters.variables)
 
-    def find_network(self) -> None:
-        """Look up the given network's name for the configuration."""
-        path = self._network_path
-        if path is None:
-            return
-        name = next((name for name, known in NETWORKS.items() if known == path), None)
-        if name is not None:
-            self.config = dataclasses.replace(self.config, network=name)
-        self.unregistered = path.partition(":")[2] if name is None else None
-
-    def _is_built_in(self) -> bool:
-        own_coupling = not COUPLINGS[self.config.coupling].startswith("glow.coupling:")
-        return not (own_coupling or self.unregistered or self.config.network != "conv")
-
     @tf.__internal__.tracking.no_automatic_dependency_tracking
-    def _build(self, parameters: Parameters, network: MakeNetwork | None) -> None:
-        self._make_coupling, self._make_network = self._makers(network)
+    def _build(self, parameters: Parameters) -> None:
+        parts = self.config.own_parts()
+        self._coupling = parts.get("coupling") or _COUPLINGS[self.config.coupling]
+        self._make_coupling: Callable[..., Coupling] = functools.partial(
+            self._coupling, dtype=self.dtype, **self.config.own_of(self._coupling)
+        )
+        network = parts.get("network")
+        self._make_network: MakeNetwork = (
+            functools.partial(conv_network, config=self.config)
+            if network is None
+            else functools.partial(network, **self.config.own_of(network))
+        )
         sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
         self.levels = [
             self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)
@@ -182,25 +174,11 @@ class Glow(tf.Module):
             name="glow_distribution",
         )
 
-    def _makers(self, network: MakeNetwork | None) -> tuple[Callable[..., Coupling], MakeNetwork]:
-        """Return the constructors of couplings and of their networks."""
-        config = self.config
-        coupling_path = COUPLINGS[config.coupling]
-        network_path = NETWORKS[config.network]
-        coupling = functools.partial(
-            pkgutil.resolve_name(coupling_path), dtype=self.dtype, **config.own_of(coupling_path)
-        )
-        if self.unregistered:
-            assert network is not None, "only a given network can be unregistered"
-            return coupling, network
-        if config.network == "conv":
-            return coupling, functools.partial(conv_network, config=config)
-        own = config.own_of(network_path)
-        return coupling, functools.partial(pkgutil.resolve_name(network_path), **own)
-
     def _level(self, parameters: Parameters, size: int) -> list[VectorBijector]:
         config = self.config
-        outputs_per_channel = pkgutil.resolve_name(COUPLINGS[config.coupling]).outputs_per_channel
+        is_built_in = config.coupling in _COUPLINGS
+        # Another class's path has characters that a name of variables may not have.
+        coupling_name = config.coupling if is_built_in else self._coupling.__name__
         bijectors: list[VectorBijector] = []
         for i in range(config.depth):
             step = parameters.scope(f"revnet_step_{i}")
@@ -210,8 +188,8 @@ class Glow(tf.Module):
                 if config.permutation
                 else LearnedPermutation(step.scope("invertible"), size)
             )
-            scope = step.scope(config.coupling).scope("nn")
-            outputs = outputs_per_channel * (size - size // 2)
+            scope = step.scope(coupling_name).scope("nn")
+            outputs = self._coupling.outputs_per_channel * (size - size // 2)
             network = self._make_network(scope, size // 2, outputs)
             if config.coupling_dropout and "drop" not in inspect.signature(network).parameters:
                 raise ValueError(
@@ -223,7 +201,7 @@ class Glow(tf.Module):
             except TypeError as error:
                 # A coupling's own check may compare values of another type.
                 found = ", ".join(f"{key} = {value!r}" for key, value in config.own.items())
-                raise ValueError(f"{found or config.coupling}: {error}") from error
+                raise ValueError(f"{found or coupling_name}: {error}") from error
         return bijectors
 
     def __repr__(self) -> str:
@@ -272,7 +250,7 @@ class Glow(tf.Module):
 
     def dense_layers(self) -> list[DenseLayer]:
         """Return `forward` as dense layers, see `folded.dense_layers`."""
-        if not self._is_built_in():
+        if not self.config.is_built_in:
             raise ValueError("couplings or networks of one's own are not dense layers")
         return dense_layers(self.walk, self.event_size, self.config)
 
@@ -281,7 +259,7 @@ class Glow(tf.Module):
 
         It includes the affine map `before` the flow, if one is given.
         """
-        is_additive = self.config.coupling == "additive" and self._is_built_in()
+        is_additive = self.config.coupling == "additive" and self.config.is_built_in
         if not is_additive or not self.config.permutation:
             return None
         affine = {} if before is None else before.variables_by_path

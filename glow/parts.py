@@ -10,7 +10,10 @@ import operator
 import pathlib
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any
+
+from glow.user_warnings import warn_user
 
 _PATH = re.compile(r"[\w.]+:[\w.]+")
 
@@ -25,7 +28,8 @@ def part_path(part: Any) -> str:
 
     Those of a lambda, of a function inside another one, or of another object resolve to nothing.
     """
-    return f"{getattr(part, '__module__', '')}:{getattr(part, '__qualname__', repr(part))}"
+    name = getattr(part, "__qualname__", None)
+    return repr(part) if name is None else f"{part.__module__}:{name}"
 
 
 def resolve_part(path: str) -> Any:
@@ -51,21 +55,35 @@ def resolve_part(path: str) -> Any:
     return part
 
 
-def code_digest(path: str) -> str:
+def code_digest(part: Any) -> str:
     """Return the SHA-256 of the file that defines a part.
 
     Without a file, it is that of the part's source. What the file imports does not count.
 
+    Args:
+      part: a path; an object without one is refused.
+
     Raises:
       ValueError: another process could not import the part, or it has no source.
     """
-    part = resolve_part(path) if is_part_path(path) else None
-    if part is None or path.startswith("__main__:"):
+    path = part if isinstance(part, str) else ""
+    module_name = path.partition(":")[0]
+    if module_name in ("", "__main__"):
+        found = path.removeprefix("__main__:") or part_path(part)
         advice = "put it into a module of its own, which another process can import"
-        raise ValueError(f"found {path.removeprefix('__main__:')}; {advice}")
-    file = pathlib.Path(getattr(sys.modules[path.partition(":")[0]], "__file__", None) or "")
+        raise ValueError(f"found {found}; {advice}")
+    found = resolve_part(path)
+    file = pathlib.Path(getattr(sys.modules[module_name], "__file__", None) or "")
     try:
-        code = file.read_bytes() if file.is_file() else inspect.getsource(part).encode()
+        code = file.read_bytes() if file.is_file() else inspect.getsource(found).encode()
     except (OSError, TypeError) as error:
         raise ValueError(f"found {path}, whose source cannot be read: {error}") from error
     return hashlib.sha256(code).hexdigest()
+
+
+def warn_if_changed(saved: Mapping[str, str], present: Mapping[str, str]) -> None:
+    """Warn of paths whose digest is not that of a saved model."""
+    changed = {path for path, digest in present.items() if saved.get(path, digest) != digest}
+    if modules := sorted({path.partition(":")[0] for path in changed}):
+        found = ", ".join(modules)
+        warn_user(f"{found}: the code has changed since the model was saved; vectors may differ")

@@ -15,7 +15,6 @@ from glow.arrays import check_arrays, write_arrays
 from glow.calibration import AffineMap, Calibration
 from glow.config import GlowConfig
 from glow.flow import Glow
-from glow.user_warnings import warn_user
 from glow.whitened import Flow, WhitenedFlow
 
 CONFIG_FILE = "calibration.json"
@@ -33,7 +32,7 @@ def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> No
     values = {
         "event_size": calibration.event_size,
         "output_size": calibration.output_size,
-        "config": None if config is None else config.to_dict(),
+        "config": None if config is None else config.recipe,
         "whitened": isinstance(calibration, WhitenedFlow),
     }
     pathlib.Path(folder, CONFIG_FILE).write_text(
@@ -49,29 +48,16 @@ def check_exportable(calibration: Calibration) -> None:
 
 
 def check_savable(calibration: Calibration) -> None:
-    """Raise `ValueError` for an unregistered network, or without variables."""
+    """Raise `ValueError` for what no other process could load."""
     check_exportable(calibration)
-    if not isinstance(calibration, Flow):
-        return
-    # A network may have been registered after the flow was made.
-    calibration.find_network()
-    if calibration.unregistered is not None:
-        name = calibration.unregistered
-        named = name if name.isidentifier() else "function"
-        raise ValueError(
-            f"network: found {name}, expected a function of a module, registered: "
-            f"glow.config.NETWORKS[NAME] = {named}"
-        )
+    if isinstance(calibration, Flow):
+        # A part that no other process can import has no digest.
+        calibration.config.code()
 
 
 def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:
     """Write the variables by path, as `.npz`."""
     check_savable(calibration)
-    code = calibration.config.code if isinstance(calibration, Flow) else {}
-    for part in code.values():
-        if part.startswith("__main__:"):
-            needed = "to load it in another process, put that into a file of its own"
-            warn_user(f"save: found {part} of this session; {needed}")
     variables = calibration.variables_by_path
     write_arrays(path, {name: variable.numpy() for name, variable in variables.items()})
 
@@ -119,7 +105,7 @@ def read_calibration(folder: str | os.PathLike) -> Calibration:
         values = json.loads(path.read_text(encoding="utf-8"))
         config = values["config"]
         calibration = new_calibration(
-            None if config is None else GlowConfig(**config),
+            None if config is None else GlowConfig.of_recipe(config),
             int(values["event_size"]),
             # Folders of the first versions have no such keys.
             is_whitened=values.get("whitened", False),

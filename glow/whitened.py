@@ -52,16 +52,6 @@ class WhitenedFlow(tf.Module):
             self.flow.variables_by_path
         )
 
-    @property
-    def unregistered(self) -> str | None:
-        """The name of a network that no registry knows, see `Glow`."""
-        return self.flow.unregistered
-
-    def find_network(self) -> None:
-        """Set the configuration's `network`, see `Glow.find_network`."""
-        self.flow.find_network()
-        self.config = self.flow.config
-
     def forward(self, u: tf.Tensor) -> tf.Tensor:
         """Return the latents z [..., D] of the embeddings `u` [..., D]."""
         return self.flow.forward(self.whitening.forward(u))

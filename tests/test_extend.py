@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import pathlib
-import pkgutil
 import re
 import shlex
 import shutil
@@ -20,7 +19,7 @@ from sklearn.preprocessing import QuantileTransformer
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.calibration import methods
-from bert_flow_tf.encoder import pooling, source
+from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.convert import hugging_face
 from bert_flow_tf.sample_data import sample_glue_dir, sample_sentences
 from bert_flow_tf.tasks import tasks
@@ -36,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("small_default_flow", "shared_encoders")
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
-_TABLES = config.COUPLINGS, pooling.POOLINGS, tasks.TASKS, hugging_face.FAMILIES, methods.METHODS
+_TABLES = tasks.TASKS, hugging_face.FAMILIES, methods.METHODS
 _PARTS = ("coupling", "pooling", "task", "family", "method", "training")
 
 
@@ -70,7 +69,9 @@ def write_example_files():
             "first\tsecond\tscore\n" + "".join(lines[i::3]), encoding="utf-8"
         )
     flow = dataclasses.asdict(config.GlowConfig.load("config_l2_d2_w32"))
-    pathlib.Path("tanh.json").write_text(json.dumps(flow | {"coupling": "tanh"}))
+    pathlib.Path("tanh.json").write_text(
+        json.dumps(flow | {"coupling": "my_extensions:TanhCoupling"})
+    )
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +116,8 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
     assert run(lines[3][3:], BERT_FLOW_CODE="my_extensions.py").stdout == done.stdout
     without = run(["encode", "--model", "my_electra", "--input", "sentences.txt", "--out", "x.npy"])
     assert without.returncode == 2
-    assert "my_extensions:TanhCoupling registered it" in without.stderr
-    assert "or give --code my_extensions.py" in without.stderr
+    assert "my_electra: pooling: found my_extensions:largest, whose module is not" in without.stderr
+    assert "import my_extensions first, or give --code FILE.py" in without.stderr
     assert re.search(r"  HEADLINES  test   Spearman    266 ", done.stdout), done.stdout
     fitted = BertFlow.from_pretrained("my_electra")
     assert {type(bijectors[-1]).__name__ for bijectors in fitted.flow.levels} == {"TanhCoupling"}
@@ -128,7 +129,9 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
     # largest.
     bert = BertFlow.from_hub(documented_encoder_dir)
     states = [bert.encoder.token_states(bert.tokenize([sentence])) for sentence in sentences]
-    found = BertFlow.from_hub("encoders/electra", pooling="max-last-1").encode(sentences)
+    found = BertFlow.from_hub("encoders/electra", pooling="my_extensions:largest-1").encode(
+        sentences
+    )
     np.testing.assert_allclose(
         found, [tf.reduce_max(one[0], axis=0) for one in states], rtol=0, atol=1e-5
     )
@@ -138,7 +141,7 @@ def test_run_siamese_knows_the_parts_of_a_file(workplace, documented_encoder_dir
     flags = ["--task_name=STS-B", f"--data_dir={sample_glue_dir()}/STS-B"]
     flags += [f"--bert_hub={documented_encoder_dir}"]
     flags += [
-        "--sentence_embedding_type=max-last-2",
+        "--sentence_embedding_type=my_extensions:largest-2",
         "--max_seq_length=8",
         "--output_parent_dir=.",
         "--exp_name=own_run",
@@ -149,13 +152,17 @@ def test_run_siamese_knows_the_parts_of_a_file(workplace, documented_encoder_dir
     command = [sys.executable, "-m", "bert_flow_tf.run_siamese", *flags]
     without = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert without.returncode == 2
-    assert "max-last-2" in without.stderr
+    assert "my_extensions:largest, whose module is not imported" in without.stderr
     command += ["--code=my_extensions.py"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     run = BertFlow.from_pretrained("own_run")
-    assert run.record.flow.config.code == {"tanh": "my_extensions:TanhCoupling"}
-    assert run.record.pooling == "max-last-2"
+    assert set(run.record.code) == {"my_extensions:largest", "my_extensions:TanhCoupling"}
+    # A run of other code is not resumed.
+    code = workplace / "my_extensions.py"
+    code.write_text(code.read_text() + "\n")
+    other = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert other.returncode == 2 and "code" in other.stderr, other.stderr
 
 
 def test_the_loss_and_the_method_of_the_page_are_used(workplace):
@@ -177,7 +184,7 @@ def test_the_loss_and_the_method_of_the_page_are_used(workplace):
 
 
 def test_the_coupling_of_the_page_is_a_bijector(workplace):
-    coupling = pkgutil.resolve_name(config.COUPLINGS["tanh"])
+    coupling = sys.modules["my_extensions"].TanhCoupling
     parameters = Parameters(seed=3, dtype=tf.float64)
     network = ConvStack(parameters, 3, 5, 6)
     perturb(parameters.variables.values(), seed=1)

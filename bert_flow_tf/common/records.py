@@ -83,14 +83,14 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     encoder: EncoderRecord
     pooling: str  # `sentence_embedding_type`
-    # the module of a pooling of one's own, which loading needs
-    pooling_code: str | msgspec.UnsetType = msgspec.UNSET
     max_seq_length: Positive  # in word pieces; longer sentences are cut
     low_dim: int = -1  # number of channels after averaging neighbours, if positive
     truncate_dim: Positive | None = None  # number of leading channels that are kept; None for all
     flow: CalibrationRecord | None = None
     # of the run; None for an encoder without run, and in a run's own `config.json`
     checkpoint: str | None = None
+    # SHA-256 of the code of one's own pooling, coupling and network by their paths, in a file
+    code: dict[str, str] = {}
 
     @property
     def training(self) -> Training | None:

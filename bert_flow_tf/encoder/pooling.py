@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bert_flow_tf.common.errors import ArgumentError, suggest
+from glow.parts import code_digest, is_part_path, resolve_part
 
 # Loading TensorFlow takes seconds, and checking a pooling's name does not need it.
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Pooling:
 # N stands for a number. The original's loop starts at index -0, so its avg-last-N averages the
 # first layer and the last N - 1. It tests for "avg-last-" before "avg-last-concat-", so
 # avg-last-concat-N is the same average.
-POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
+_MakePooling = Callable[[int, int], Pooling]
+_POOLINGS: dict[str, _MakePooling] = {
     "avg": lambda n, num_layers: Pooling((-1,)),
     "cls": lambda n, num_layers: Pooling(()),
     "avg-last-N": lambda n, num_layers: Pooling(tuple(-i for i in range(n))),
@@ -81,36 +83,59 @@ def pooling_name(name: str) -> str:
 
 
 def pooling(name: str, num_layers: int) -> Pooling:
-    key, n = check_pooling(name)
-    if key.endswith("-N") and not 1 <= n <= num_layers:
+    make, n = check_pooling(name)
+    if n is not None and not 1 <= n <= num_layers:
         raise ArgumentError(
             f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers"
         )
-    return POOLINGS[key](n, num_layers)
+    found = make(n or 0, num_layers)
+    if not isinstance(found, Pooling):
+        raise ArgumentError(f"pooling: {name} returned {found!r:.60}, expected a Pooling")
+    return found
 
 
-def check_pooling(name: str) -> tuple[str, int]:
-    """Return a name's key in `POOLINGS` and its N (0 without N)."""
+def check_pooling(name: str) -> tuple[_MakePooling, int | None]:
+    """Return the function that makes a pooling, and its N.
+
+    One of one's own is `module:name` or `module:name-N`, see `glow.parts`.
+    """
     name = pooling_name(name)
-    key = re.sub("-[0-9]+$", "-N", name)
-    digits = name.rpartition("-")[2]
-    if key not in POOLINGS:
+    start, digits = _split(name)
+    if is_part_path(start):
+        try:
+            return resolve_part(start), None if digits is None else int(digits)
+        except ValueError as error:
+            raise ArgumentError(f"pooling: {error}") from error
+    key = start if digits is None else f"{start}-N"
+    if key not in _POOLINGS:
         raise ArgumentError(
-            f"pooling: found {name!r}, expected one of "
-            f"{', '.join(POOLINGS)}{suggest(name, POOLINGS)}"
+            f"pooling: found {name!r}, expected one of {', '.join(_POOLINGS)} or module:name of "
+            f"one's own{suggest(name, _POOLINGS)}"
         )
     # The original reads only the last character as N, so it would take avg-last-12 for avg-last-2.
-    if key.startswith("avg-") and re.search("[0-9]{2}$", name):
+    if digits and key.startswith("avg-") and len(digits) > 1:
         expected = f"N of one digit; the last {digits} layers are paper-avg-last-{digits}"
         raise ArgumentError(f"pooling: found {name!r}, expected {expected}")
-    return key, int(digits) if digits.isdecimal() else 0
+    return _POOLINGS[key], None if digits is None else int(digits)
 
 
-def pooling_module(name: str) -> str | None:
-    """Return the module that registered a pooling; None for this one."""
-    key, _ = check_pooling(name)
-    module = POOLINGS[key].__module__
-    return None if module == __name__ else module
+def pooling_code(name: str) -> dict[str, str]:
+    """Return the code's digest, by path, of a pooling of one's own.
+
+    Raises:
+      ArgumentError: another process could not import it, see `glow.parts.code_digest`.
+    """
+    path, _ = _split(name)
+    try:
+        return {path: code_digest(path)} if is_part_path(path) else {}
+    except ValueError as error:
+        raise ArgumentError(f"pooling: {error}") from error
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    """Return a name without its N, and the digits of N."""
+    found = re.fullmatch(r"(.+?)(?:-([0-9]+))?", name, re.DOTALL)
+    return (name, None) if found is None else (found[1], found[2])
 
 
 def reduce_dimension(embedding: "tf.Tensor", low_dim: int) -> "tf.Tensor":

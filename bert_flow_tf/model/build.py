@@ -4,30 +4,43 @@ import msgspec
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import AnyPath
-from bert_flow_tf.common.records import WHITENED_FLOW, ModelRecord
+from bert_flow_tf.common.records import WHITENED_FLOW, CalibrationRecord, ModelRecord
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.pooling import check_pooling, pooling_module
+from bert_flow_tf.encoder.pooling import pooling_code
 from bert_flow_tf.encoder.source import EncoderSource
 from glow.calibration import Calibration
+from glow.parts import warn_if_changed
 from glow.saved import new_calibration
 
 
-def pooling_code(name: str) -> str | msgspec.UnsetType:
-    """Return `ModelRecord.pooling_code` of a pooling."""
-    return pooling_module(name) or msgspec.UNSET
+def own_code(pooling: str, flow: CalibrationRecord | None) -> dict[str, str]:
+    """Return `ModelRecord.code`, the digests of a model's own parts by their paths.
 
-
-def check_recorded_pooling(model: ModelRecord, path: AnyPath) -> None:
-    """Raise `UserError` for a pooling whose code was not imported."""
+    Raises:
+      ArgumentError: another process could not import a part, or it is not imported.
+    """
     try:
-        check_pooling(model.pooling)
+        return pooling_code(pooling) | (flow.config.code() if flow and flow.config else {})
+    except ArgumentError:
+        raise
+    except ValueError as error:
+        raise ArgumentError(f"flow_model_config: {error}") from error
+
+
+def with_present_code(model: ModelRecord, path: AnyPath) -> ModelRecord:
+    """Return a file's record with the digests of the present code.
+
+    Warn of code that has changed, because embeddings may differ.
+
+    Raises:
+      UserError: a part's module is not imported.
+    """
+    try:
+        code = own_code(model.pooling, model.flow)
     except ArgumentError as error:
-        needed = "the file that registers it"
-        advice = "give it to --code"
-        if model.pooling_code:
-            needed = f"{model.pooling_code}, which registered it"
-            advice = f"give --code {model.pooling_code}.py"
-        raise UserError(f"{path}: {error}; first import {needed}, or {advice}") from error
+        raise UserError(f"{path}: {error}") from error
+    warn_if_changed(model.code, code)
+    return msgspec.structs.replace(model, code=code)
 
 
 def build_encoder(

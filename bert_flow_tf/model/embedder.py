@@ -17,7 +17,7 @@ from bert_flow_tf.common.records import WHITENED_FLOW, CalibrationRecord, ModelR
 from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.pooling import check_low_dim, reduce_dimension
+from bert_flow_tf.encoder.pooling import check_low_dim, pooling_code, reduce_dimension
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tracing import traced_once
@@ -28,7 +28,7 @@ from bert_flow_tf.vectors.sentence_model import SentenceModel
 from bert_flow_tf.vectors.texts import sentence_list
 from glow.calibration import AffineMap, Calibration
 from glow.number_types import is_whole_number
-from glow.saved import check_savable
+from glow.saved import check_exportable
 from glow.whitened import Flow, WhitenedFlow
 
 Self = TypeVar("Self", bound="Embedder")
@@ -337,7 +337,7 @@ class Embedder(SentenceModel):
                 "pickled"
             )
         if self.calibration is not None:
-            check_savable(self.calibration)
+            check_exportable(self.calibration)
         weights = {name: np.array(value) for name, value in pretrained.weights.items()}
         source = dataclasses.replace(
             self.source, pretrained=dataclasses.replace(pretrained, weights=weights)
@@ -372,9 +372,10 @@ class Embedder(SentenceModel):
             self.max_seq_length,
             low_dim,
             self.dtype,
+            pooling_code(self.sentence_embedding_type),
         ]
         config = None if flow is None or self.record.flow is None else self.record.flow.config
-        description.append(config and config.to_dict())
+        description.append(config and config.recipe)
         if prompt := self._prompt():
             description.append(prompt)
         if cut is not None:

@@ -207,6 +207,7 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
 def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     """Return the model's record, with names instead of paths."""
     # Importing it loads TensorFlow, which takes seconds.
+    from bert_flow_tf.model.build import own_code
     from bert_flow_tf.model.embedder import current_record
 
     encoder = bert_flow.record.encoder
@@ -221,20 +222,27 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     flow = bert_flow.record.flow
     if flow is not None and bert_flow.flow is not None:
         flow = current_record(flow, bert_flow.flow)
-    return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name, flow=flow)
+    return msgspec.structs.replace(
+        bert_flow.record,
+        encoder=encoder,
+        checkpoint=name,
+        flow=flow,
+        code=own_code(bert_flow.record.pooling, flow),
+    )
 
 
 def load(path: str | os.PathLike) -> LoadedParts:
     """Return the parts of `save`'s folder."""
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.model.build import build_calibration, build_encoder, check_recorded_pooling
+    from bert_flow_tf.model.build import build_calibration, build_encoder, with_present_code
     from glow.saved import read_variables
 
     path = pathlib.Path(path)
     config = read_json(
         path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration"
     )
-    check_recorded_pooling(config.model, path)
+    model = with_present_code(config.model, path)
+    config = msgspec.structs.replace(config, model=model)
     # Use an absolute path, because a relative one may equal a name such as `demo`.
     folder = str(path.resolve() / ENCODER)
     fingerprint = str(config.model.encoder.fingerprint)

@@ -12,6 +12,7 @@ from bert_flow_tf.common.atomic import locked, new_file
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.pooling import pooling_code
 from bert_flow_tf.encoder.stream import distinct, embed
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from glow.arrays import write_arrays
@@ -30,12 +31,13 @@ def cached_embeddings(
 ) -> np.ndarray:
     """Return `stream.embed` of the sentences, cached on disk.
 
-    The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of encoder, pooling, padding and
-    distinct sentences. A damaged file is replaced. KEY has the fingerprint of `encoder.source`, so
-    do not train the encoder.
+    The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of encoder, pooling and its code,
+    padding and distinct sentences. A damaged file is replaced. KEY has the fingerprint of
+    `encoder.source`, so do not train the encoder.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
     key = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
+    key += pooling_code(encoder.sentence_embedding_type).items()
     key += ["XLA"] if tf.config.optimizer.get_jit() else []
     digest = hashlib.sha256(repr(key).encode())
     sentences, rows = distinct(pieces)

@@ -7,7 +7,7 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.model.build import build_calibration, build_encoder, check_recorded_pooling
+from bert_flow_tf.model.build import build_calibration, build_encoder, with_present_code
 from bert_flow_tf.original.build import restore
 from bert_flow_tf.original.encoder import recorded_encoder
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, run_checkpoint
@@ -36,15 +36,14 @@ def load_run(path: str | os.PathLike) -> LoadedRun:
         raise UserError(
             f"{checkpoint.parent}: training has not finished; rerun the same command to resume"
         )
-    check_recorded_pooling(config.model, checkpoint.parent)
+    model = with_present_code(model_at(config, checkpoint), checkpoint.parent)
     source = recorded_encoder(config)
-    encoder = build_encoder(source, config.model)
-    calibration = build_calibration(config.model, encoder.embedding_size)
+    encoder = build_encoder(source, model)
+    calibration = build_calibration(model, encoder.embedding_size)
     parts: dict[str, Any] = {}
     if calibration is not None:
         parts["flow"] = calibration
     if config.encoder_trained:
         parts["encoder"] = encoder.variables_by_name
     restore(parts, checkpoint)
-    record = model_at(config, checkpoint)
-    return LoadedRun(encoder, calibration, source, record, config.encoder_trained)
+    return LoadedRun(encoder, calibration, source, model, config.encoder_trained)

@@ -15,7 +15,7 @@ from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import AnyPath, file_digest
 from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training, made_by
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.model.build import pooling_code
+from bert_flow_tf.model.build import own_code
 from bert_flow_tf.original import build, pairs, provenance
 from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
@@ -288,10 +288,10 @@ class Run:
         return ModelRecord(
             encoder=encoder,
             pooling=settings.sentence_embedding_type,
-            pooling_code=pooling_code(settings.sentence_embedding_type),
             max_seq_length=settings.max_seq_length,
             low_dim=settings.low_dim,
             flow=flow,
+            code=own_code(settings.sentence_embedding_type, flow),
         )
 
     def _training_record(self, pairs: int | None, earlier: Training | None) -> Training:

@@ -247,7 +247,6 @@ def _differences(config: GlowConfig) -> str:
     default = GlowConfig.from_name(DEFAULT_CONFIG).to_dict()
     values = config.to_dict()
     values |= values.pop("own", {})
-    values.pop("code", None)
     found = [f"{key}={value}" for key, value in values.items() if value != default.get(key)]
     return ", ".join(found)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging as absl_logging
 
+from bert_flow_tf.common.code_files import VARIABLE, import_inherited_code
 from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.scale.settings import ShardSettings
@@ -230,7 +231,10 @@ def connected(
             ray.init,
             logging_level=logging.ERROR,
             logging_config=ray.LoggingConfig(log_level="ERROR"),
-            runtime_env={"env_vars": _worker_variables(threads)},
+            runtime_env={
+                "env_vars": _worker_variables(threads),
+                "worker_process_setup_hook": import_inherited_code,
+            },
             log_to_driver=log_to_driver,
         )
         try:
@@ -260,7 +264,7 @@ def connected(
 def _worker_variables(threads: int) -> dict[str, str]:
     """Return the workers' environment variables for TensorFlow."""
     variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
-    passed_on = ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS", "TF_USE_LEGACY_KERAS")
+    passed_on = ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS", "TF_USE_LEGACY_KERAS", VARIABLE)
     return variables | {name: os.environ[name] for name in passed_on if name in os.environ}
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from glow.config import COUPLINGS, GlowConfig
+from glow.config import GlowConfig
 
 SHIPPED = {
     "config_l2_d2_w32": (2, 2, 32),
@@ -53,6 +53,7 @@ def test_load_takes_a_name_or_a_path(tmp_path):
         (changed("depth", True), "depth: found True"),
         (changed("permutation", 1), "permutation: found 1"),
         (changed("coupling", "cubic"), "coupling: found 'cubic'"),
+        (changed("network", "no_such_module:name"), "network: found no_such_module:name"),
         (changed("activation", "gelu"), "activation: found 'gelu'"),
         (changed("latent_architecture", "maf"), "latent_architecture: found 'maf'"),
         (changed("coupling_dropout", 1.0), "coupling_dropout: found 1.0"),
@@ -76,8 +77,14 @@ def test_bad_file_is_named_with_the_key(tmp_path, text, found):
     assert line.startswith(str(path)) and found in line and "\n" not in line
 
 
-def test_every_coupling_can_be_configured_and_no_other():
-    with pytest.raises(ValueError, match=f"expected one of {', '.join(COUPLINGS)};"):
+def test_an_own_part_is_read_without_its_module_and_not_built():
+    config = GlowConfig(coupling="no_such_module:Own", own={"bound": 2.0})
+    assert GlowConfig(**config.to_dict()) == config
+    with pytest.raises(ValueError, match=r"^coupling: found no_such_module:Own, whose module is"):
+        config.own_parts()
+    with pytest.raises(ValueError, match="coupling: found 3, expected a name, a class or"):
+        GlowConfig(coupling=3)
+    with pytest.raises(ValueError, match="expected additive, affine or module:name of one's own"):
         GlowConfig(coupling="none of them")
 
 

@@ -32,21 +32,22 @@ def test_files_are_imported_once_and_inherited(tmp_path):
     assert os.environ[VARIABLE] == str(tmp_path / "own_first.py")
 
 
-def test_mistakes_are_one_line(tmp_path):
-    (tmp_path / "own_bad.py").write_text("x = 1\ny = x / 0\n")
-    (tmp_path / "json.py").write_text("")
-    (tmp_path / "own_text.txt").write_text("")
-    with user_error("own_bad.py, line 2: ZeroDivisionError: division by zero"):
-        import_code("own_bad.py")
-    assert "own_bad" not in sys.modules
-    with user_error("json.py, whose name is that of another module"):
-        import_code("json.py")
-    assert "own_text.txt, expected a Python file" in refused("--code", "own_text.txt", "evaluate")
-    assert "missing.py, expected a Python file" in refused("--code", "missing.py", "evaluate")
-
-
-@pytest.mark.parametrize("option", [["--code", "own_bad.py"], ["--code=own_bad.py"]])
-def test_the_option_stands_before_or_behind_the_command(tmp_path, option):
-    (tmp_path / "own_bad.py").write_text("1 / 0\n")
-    for arguments in ([*option, "report"], ["report", *option], ["report", "--runs", "a", *option]):
-        assert "own_bad.py, line 1: ZeroDivisionError" in refused(*arguments)
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("own_bad.py", "x = 1\ny = x / 0\n", "own_bad.py, line 2: ZeroDivisionError: division"),
+        ("own_end.py", "import sys\n\nsys.exit(3)\n", "own_end.py, line 3: SystemExit: 3"),
+        ("own_half.py", "def f(:\n", "own_half.py: SyntaxError: "),
+        ("json.py", "", "json.py, whose name is that of another module"),
+        ("own-v1.2.py", "", "own-v1.2.py, expected a file name of letters, digits and"),
+        ("own_text.txt", "", "own_text.txt, expected a Python file"),
+        ("missing.py", None, "missing.py, expected a Python file"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, name, text, found):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    assert found in refused("--code", name, "evaluate")
+    assert not any(one.startswith("own_") for one in sys.modules)
+    with user_error(found):
+        import_code(name)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.encoder.pooling import POOLINGS, Pooling
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
@@ -112,24 +111,10 @@ def test_other_configurations_and_other_folders_are_named(copy):
         BertFlow.from_pretrained(copy)
 
 
-def test_an_own_pooling_that_was_not_imported_names_its_file(tiny_encoder_dir, tmp_path):
-    def last(n, num_layers):
-        return Pooling((-1,))
-
-    last.__module__ = "my_poolings"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(POOLINGS, "mine", last)
-        made = BertFlow.from_hub(tiny_encoder_dir, pooling="mine", max_seq_length=8)
-        path = made.save(tmp_path / "saved")
-        np.testing.assert_array_equal(BertFlow.load(path).encode("w1"), made.encode("w1"))
-    with user_error(f"{path}: pooling: found 'mine'", "import my_poolings, ", "my_poolings.py"):
-        BertFlow.load(path)
-
-
 def test_a_run_with_a_pooling_that_is_unknown_names_itself(sts_run, tmp_path):
     run = shutil.copytree(sts_run, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
-    config["model"] |= {"pooling": "mine", "pooling_code": "my_poolings"}
+    config["model"] |= {"pooling": "my_poolings:mine-2"}
     (run / "config.json").write_text(json.dumps(config))
-    with user_error(f"{run}: pooling: found 'mine'", "--code my_poolings.py"):
+    with user_error(f"{run}: pooling: found my_poolings:mine, whose", "give --code FILE.py"):
         BertFlow.load(run)
