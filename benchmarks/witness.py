@@ -107,20 +107,25 @@ def hubness(near: np.ndarray) -> float:
 
 def case(encode, learned: list[str], pairs: Pairs, method: str) -> dict[str, float]:
     """Return the measures of a calibration, before and after it."""
-    settings = FitSettings(method=method)
+    settings = FitSettings()
     kept, rows = learning.hold_out(learned, settings)
     u = encode(learned)
     held_out = [learned[row] for row in rows]
     dev = u[rows]
-    calibration = learning.learn(
-        find_method(method), settings, u[kept], learning.HeldOut(held_out, dev), False
-    ).calibration
+    measuring = learning.Measuring(encode=lambda some, label: encode(some), may_witness=False)
+    by_name = find_method(method)
+    if by_name.has_flow:
+        # The held-out sentences choose the flow's step.
+        fitted = learning.learn(learned, by_name, settings, measuring)
+    else:
+        fitted = learning.learn(u[kept], by_name, FitSettings(dev_fraction=0))
+    (calibration,) = fitted.maps
 
     def calibrate(x: np.ndarray) -> np.ndarray:
         return np.asarray(calibration.forward(x))
 
     values: dict[str, float] = {}
-    found = witness(encode, np.asarray, calibrate, held_out)
+    found = witness(encode, np.asarray, calibrate, held_out, dev)
     values |= {
         "mixtures_before": found.before,
         "mixtures_after": found.after,

@@ -15,7 +15,7 @@ from absl import logging
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.history import saved_history
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
-from bert_flow_tf.calibration.methods import Method
+from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.records import ModelRecord
@@ -24,7 +24,7 @@ from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
 from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.base import CalibratedEncoder, checked_with_metric
+from bert_flow_tf.model.base import CalibratedEncoder, joined
 from bert_flow_tf.model.build import build_encoder
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
@@ -301,7 +301,7 @@ class BertFlow(CalibratedEncoder, Embedder):
     reduce = Embedder.reduce
 
     def check_method(self, method: Method) -> None:
-        if self.low_dim > 0 and not method.flow:
+        if self.low_dim > 0 and not method.has_flow:
             raise ArgumentError(
                 f"low_dim: found {self.low_dim} with the method {method.name}; averages of its "
                 "channels mean nothing, so leave it out"
@@ -404,11 +404,11 @@ class BertFlow(CalibratedEncoder, Embedder):
         record = msgspec.structs.replace(
             self.record, flow=msgspec.structs.replace(fitted.record, training=training)
         )
-        self._set_calibration(fitted.calibration, record)
+        self._set_calibration(joined(fitted.maps), record)
         self.history_ = fitted.history
         return self
 
-    @suggesting_arguments
+    @suggesting_arguments()
     def fit_dataset(
         self: Self,
         folder: str | os.PathLike,
@@ -419,21 +419,20 @@ class BertFlow(CalibratedEncoder, Embedder):
         show_progress_bar: bool | None = None,
     ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
-        pairs = checked_with_metric(pairs, metric)
-        parts = self.parts(folder)
         settings = settings or FitSettings()
-        if settings.method != FitSettings.method:
-            raise ArgumentError(
-                f"method: found {settings.method} with a folder of embeddings, expected flow"
-            )
-        fitted = learning.fit_blocks(
-            self.encode_pooled,
-            parts.blocks,
-            parts.rows,
+        for name in ("method", "dev_fraction"):
+            value = getattr(settings, name)
+            if value != getattr(FitSettings, name):
+                expected = "expected a flow that learns from all of them"
+                raise ArgumentError(
+                    f"{name}: found {value} with a folder of embeddings, {expected}"
+                )
+        measuring = self._measuring(pairs, metric)
+        fitted = learning.learn(
+            self.parts(folder),
+            find_method("flow"),
             settings,
-            pairs,
-            metric=metric,
-            reduce=self.reduce,
+            measuring,
             show_progress_bar=show_progress_bar,
         )
         return self._set_fitted(fitted)
@@ -509,7 +508,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         warn_if_harmful("push_to_hub", self.record.flow)
         return saved_model.push_to_hub(self, repo_id, **options)
 
-    @suggesting_arguments
+    @suggesting_arguments()
     def export(
         self,
         out_dir: str | os.PathLike,

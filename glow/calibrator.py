@@ -112,7 +112,6 @@ class FlowTrainer:
         `ends_early`, too, end where they are least, with the losses of the steps up to there.
         To the callbacks, each call of at most 32 steps is an epoch, see `FlowCalibrator.fit`.
         """
-        told = _started(callbacks, self.flow)
         start = self.state()
         best = None if held_out is None else _Best(self, held_out)
         self.held_out_losses = {}
@@ -120,19 +119,22 @@ class FlowTrainer:
         losses: list[float] = []
         try:
             with _progress_bar(steps, show_progress_bar) as progress:
-                for number, stack in enumerate(_stacked(batches)):
-                    told.on_epoch_begin(number)
+                stacks = _stacked(batches)
+                first = next(stacks)
+                hooks = _KerasHooks(callbacks, self.flow, math.ceil(steps / len(first)), len(first))
+                for stack in itertools.chain([first], stacks):
+                    hooks.begin_epoch()
                     step_losses = self._take_steps(X[stack], len(losses), steps)
                     losses.extend(step_losses)
                     progress.update(len(stack))
-                    logs = {"loss": float(np.mean(step_losses))}
+                    hooks.end_steps(len(stack), float(np.mean(step_losses)))
                     if best:
-                        logs["val_loss"] = best.measure(len(losses))
-                        if math.isfinite(logs["val_loss"]):
-                            self.held_out_losses[len(losses)] = logs["val_loss"]
-                    told.on_train_batch_end(len(losses) - 1, {"loss": float(step_losses[-1])})
-                    told.on_epoch_end(number, logs)
-                    if told.model.stop_training:
+                        hooks.begin_validation()
+                        loss = best.measure(len(losses))
+                        hooks.end_validation(loss)
+                        if math.isfinite(loss):
+                            self.held_out_losses[len(losses)] = loss
+                    if hooks.end_epoch():
                         break
             if best:
                 best.check()
@@ -143,7 +145,7 @@ class FlowTrainer:
         except BaseException:
             self.restore(start)
             raise
-        told.on_train_end()
+        hooks.end_train()
         return np.asarray(losses, np.float32)
 
     def _take_steps(self, rows: np.ndarray, done: int, steps: int) -> np.ndarray:
@@ -239,15 +241,66 @@ class _FlowModel(tf_keras.Model):
         self.flow = flow
 
 
-def _started(
-    callbacks: Sequence[tf_keras.callbacks.Callback], flow: Glow
-) -> tf_keras.callbacks.CallbackList:
-    """Return the callbacks as one, which has started."""
-    model = _FlowModel(flow)
-    started = tf_keras.callbacks.CallbackList(list(callbacks), model=model, add_history=False)
-    model.stop_training = False
-    started.on_train_begin()
-    return started
+class _KerasHooks:
+    """Call callbacks as `tf_keras.Model.fit` does, with several steps per execution.
+
+    Each call of some steps is an epoch of one execution, and the held-out rows are one batch of
+    validation.
+
+    Args:
+      epochs: the number of calls.
+      steps: the steps of a call; the last may have fewer.
+    """
+
+    def __init__(
+        self,
+        callbacks: Sequence[tf_keras.callbacks.Callback],
+        flow: Glow,
+        epochs: int,
+        steps: int,
+    ) -> None:
+        self._model = _FlowModel(flow)
+        self._callbacks = tf_keras.callbacks.CallbackList(
+            list(callbacks),
+            add_history=True,
+            model=self._model,
+            verbose=0,
+            epochs=epochs,
+            steps=steps,
+        )
+        self._epoch = 0
+        self._logs: dict[str, float] = {}
+        self._model.stop_training = False
+        self._callbacks.on_train_begin()
+
+    def begin_epoch(self) -> None:
+        self._callbacks.on_epoch_begin(self._epoch)
+        self._callbacks.on_train_batch_begin(0)
+
+    def end_steps(self, steps: int, loss: float) -> None:
+        """End the steps of an epoch, whose mean loss is given."""
+        self._logs = {"loss": loss}
+        self._callbacks.on_train_batch_end(steps - 1, self._logs)
+
+    def begin_validation(self) -> None:
+        self._callbacks.on_test_begin()
+        self._callbacks.on_test_batch_begin(0)
+
+    def end_validation(self, loss: float) -> None:
+        """End the validation, whose loss is given."""
+        logs = {"loss": loss}
+        self._callbacks.on_test_batch_end(0, logs)
+        self._callbacks.on_test_end(logs)
+        self._logs = {**self._logs, "val_loss": loss}
+
+    def end_epoch(self) -> bool:
+        """Return True if a callback ends the training."""
+        self._callbacks.on_epoch_end(self._epoch, self._logs)
+        self._epoch += 1
+        return bool(self._model.stop_training)
+
+    def end_train(self) -> None:
+        self._callbacks.on_train_end(self._logs)
 
 
 def _progress_bar(steps: int, show: bool | None) -> tqdm:
@@ -364,7 +417,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             ends_early=ends_early,
         )
         validate_data(self, X, skip_check_array=True)
-        self._set_fitted(trainer, losses)
+        self._set_fitted(trainer, losses, trainer.held_out_losses)
         return self
 
     def partial_fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
@@ -384,7 +437,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         trainer.optimizer.learning_rate = self.learning_rate
         losses = trainer.train(u, batches, len(batches), self.show_progress_bar)
         validate_data(self, X, reset=new, skip_check_array=True)
-        self._set_fitted(trainer, losses if new else np.concatenate([self.losses_, losses]))
+        all_losses = losses if new else np.concatenate([self.losses_, losses])
+        self._set_fitted(trainer, all_losses, {})
         return self
 
     def check_settings(self) -> None:
@@ -437,10 +491,12 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             yield left[:rows]
             left = left[rows:]
 
-    def _set_fitted(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
+    def _set_fitted(
+        self, trainer: FlowTrainer, losses: np.ndarray, held_out_losses: dict[int, float]
+    ) -> None:
         self.losses_ = losses
         self.n_steps_ = len(losses)
-        self.held_out_losses_ = trainer.held_out_losses
+        self.held_out_losses_ = held_out_losses
         self._trainer = trainer
         self.flow_ = trainer.flow
         self.config_ = trainer.flow.config
@@ -516,7 +572,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"{folder}: found an affine map, expected a flow")
         calibrator = cls(flow.config)
         calibrator.n_features_in_ = flow.event_size
-        calibrator._set_fitted(FlowTrainer(flow, calibrator.learning_rate), np.empty(0, np.float32))
+        trainer = FlowTrainer(flow, calibrator.learning_rate)
+        calibrator._set_fitted(trainer, np.empty(0, np.float32), {})
         return calibrator
 
     def export(self, path: str | os.PathLike) -> None:
@@ -544,7 +601,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 self.loss or bits_per_dim_loss,
             )
             trainer.restore(variables)
-            self._set_fitted(trainer, self.losses_)
+            self._set_fitted(trainer, self.losses_, self.held_out_losses_)
 
 
 def _stacked(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

@@ -18,7 +18,6 @@ import tensorflow as tf
 from sklearn.preprocessing import QuantileTransformer
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.calibration import methods
 from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.convert import hugging_face
 from bert_flow_tf.sample_data import sample_glue_dir, sample_sentences
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("small_default_flow", "shared_encoders")
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
-_TABLES = tasks.TASKS, hugging_face.FAMILIES, methods.METHODS
+_TABLES = tasks.TASKS, hugging_face.FAMILIES
 _PARTS = ("coupling", "pooling", "task", "family", "method", "training")
 
 
@@ -174,8 +173,8 @@ def test_the_loss_and_the_method_of_the_page_are_used(workplace):
         for loss in (None, shrinking)
     ]
     assert latents[1] < latents[0]
-    model.fit(sentences, method="pca-4")
-    assert np.flatnonzero(model.encode(sentences).any(axis=0)).tolist() == [0, 1, 2, 3]
+    model.fit(sentences, method="my_extensions:pca")
+    assert np.flatnonzero(model.encode(sentences).any(axis=0)).tolist() == list(range(16))
     again = BertFlow.from_pretrained(model.save(workplace / "pca"))
     np.testing.assert_array_equal(again.encode(sentences[:9]), model.encode(sentences[:9]))
     model.fit(sentences, method=QuantileTransformer(n_quantiles=50))

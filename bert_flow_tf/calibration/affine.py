@@ -13,6 +13,8 @@ from glow.constant_channels import negligible_channels, negligible_deviation
 from glow.user_warnings import warn_user
 
 Self = TypeVar("Self", bound="AffineMethod")
+# Rows so many times as far from the centre show what happens beyond the learned range.
+_FAR = 10.0
 
 
 class AffineMethod:
@@ -42,44 +44,46 @@ class AffineMethod:
         """Return mean and matrix for embeddings, float64 [n, D]."""
         raise NotImplementedError
 
+    def decided(self: Self) -> Self:
+        """Return an unfitted method that keeps what this one has decided."""
+        return dataclasses.replace(self)  # type: ignore[type-var]  # every method is a dataclass
+
     def transform(self, X: np.ndarray) -> np.ndarray:
         """Return calibrated embeddings [n, d]."""
         return (X - self.mean_) @ self.matrix_
 
 
 @dataclasses.dataclass
-class NullTopDirections(AffineMethod):
-    """Standard normalization, removal of the top singular vectors, or both.
+class StandardNormalization(AffineMethod):
+    """Standard normalization of each channel, `sn` (Li et al. 2020, Table 5).
 
-    - `sn`: standard normalization of each channel (Li et al. 2020, Table 5). A channel of
-      negligible deviation is divided by 1, so that it stays near zero.
-    - `natsv-K`: remove the first K right singular vectors, `x - V Vᵀ x`. Embeddings are not
-      centred. Mu and Viswanath 2018, cited by the paper, subtract the mean first; but the paper
-      describes only the projection, and subtracts a mean only in the row SN + NATSV, here
-      `sn+natsv-K`.
+    A channel of negligible deviation is divided by 1, so that it stays near zero.
     """
 
-    count: int = 0
-    normalizes: bool = False
+    def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scale = np.where(negligible_channels(x), 1.0, x.std(axis=0))
+        return x.mean(axis=0), np.diag(1.0 / scale)
+
+
+@dataclasses.dataclass
+class NullTopDirections(AffineMethod):
+    """Removal of the first K right singular vectors, `x - V Vᵀ x`, `natsv-K`.
+
+    Embeddings are not centred. Mu and Viswanath 2018, cited by the paper, subtract the mean first;
+    but the paper describes only the projection, and subtracts a mean only in the row SN + NATSV,
+    here `sn+natsv-K`.
+    """
+
+    count: int
 
     def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         width = x.shape[1]
-        mean = np.zeros(width)
-        scale = np.ones(width)
-        if self.normalizes:
-            mean = x.mean(axis=0)
-            scale = np.where(negligible_channels(x), 1.0, x.std(axis=0))
-        matrix = np.diag(1.0 / scale)
-        if self.count:
-            if self.count >= width:
-                raise ValueError(
-                    f"found {self.count} directions to remove, expected fewer than the {width} "
-                    "channels"
-                )
-            x = (x - mean) / scale
-            top = np.linalg.eigh(x.T @ x)[1][:, -self.count :]
-            matrix -= matrix @ top @ top.T
-        return mean, matrix
+        if self.count >= width:
+            raise ValueError(
+                f"found {self.count} directions to remove, expected fewer than the {width} channels"
+            )
+        top = np.linalg.eigh(x.T @ x)[1][:, -self.count :]
+        return np.zeros(width), np.eye(width) - top @ top.T
 
 
 @dataclasses.dataclass
@@ -134,19 +138,21 @@ class SoftWhitening(AffineMethod):
         return found.mean, whitening_matrix(found, self.softness)[:, :kept]
 
 
-class FullRankWhitening(AffineMethod):
-    """Whitening that maps no direction to 0, for a flow behind it.
+@dataclasses.dataclass
+class CosineDirections(AffineMethod):
+    """Projection to the directions that keep cosines best, see `cosine_directions`.
 
-    It is soft, with a softness of .1, where the different rows are fewer than twice the channels,
-    or a direction's deviation is negligible.
+    Args:
+      directions: their number; None for no change at all.
     """
 
+    directions: int | None = None
+
     def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = spectrum(x)
-        is_certain = len(distinct_rows(x)) >= 2 * x.shape[1]
-        varies = np.sqrt(found.values) > found.negligible
-        softness = 0.0 if is_certain and varies.all() else 0.1
-        return found.mean, whitening_matrix(found, softness)
+        width = x.shape[1]
+        if self.directions is None:
+            return np.zeros(width), np.eye(width)
+        return np.zeros(width), cosine_directions(x)[:, : self.directions]
 
 
 class Spectrum(NamedTuple):
@@ -165,7 +171,8 @@ class Spectrum(NamedTuple):
 
 def spectrum(x: np.ndarray) -> Spectrum:
     """Return the spectrum of embeddings [n, D]."""
-    values, vectors = np.linalg.eigh(np.cov(x, rowvar=False))
+    # NumPy returns no matrix for a single channel.
+    values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(x, rowvar=False)))
     return Spectrum(x.mean(axis=0), np.maximum(values[::-1], 0.0), vectors[:, ::-1])
 
 
@@ -204,7 +211,7 @@ def affine_form(transformer: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
     It is None for one that is not affine. A transformer of another library is affine if its images
     of the mean of the embeddings `x` [n, D], and of one deviation of each channel from it,
-    determine those of `x`.
+    determine those of `x`, and of rows far beyond `x`.
     """
     if isinstance(transformer, AffineMethod):
         return transformer.mean_, transformer.matrix_
@@ -216,13 +223,22 @@ def affine_form(transformer: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray
     steps = np.where(deviations > 0, deviations, 1.0)
     offset = np.asarray(transformer.transform(centre[np.newaxis]), np.float64)
     images = np.asarray(transformer.transform(centre + np.diag(steps)), np.float64) - offset
-    expected = np.asarray(transformer.transform(x), np.float64)
     matrix = images / steps[:, np.newaxis]
     # The mean is a row whose image is zero. Each channel's equation is divided by its size.
     sizes = np.maximum(np.linalg.norm(images, axis=0), 1e-300)
     away = np.linalg.lstsq((images / sizes).T, -offset[0] / sizes, rcond=None)[0]
     mean = centre + away * steps
-    largest = np.abs(expected).max(initial=1e-30)
-    if np.abs((x - mean) @ matrix - expected).max() > 1e-4 * largest:
-        return None
+    # Clipping to the range of `x` shows in no row of `x`.
+    away_rows = _FAR * (_some_rows(x) - centre)
+    for rows in (x, centre + away_rows, centre - away_rows):
+        expected = np.asarray(transformer.transform(rows), np.float64)
+        largest = np.abs(expected).max(initial=1e-30)
+        if np.abs((rows - mean) @ matrix - expected).max() > 1e-4 * largest:
+            return None
     return mean, matrix
+
+
+def _some_rows(x: np.ndarray) -> np.ndarray:
+    """Return about 1,000 rows, and those of each channel's extremes."""
+    spread = np.arange(0, len(x), max(1, len(x) // 1000))
+    return x[np.unique([*spread, *x.argmin(axis=0), *x.argmax(axis=0)])]

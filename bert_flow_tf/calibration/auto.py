@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_flow_tf.calibration.affine import (
     AffineMethod,
-    cosine_directions,
+    CosineDirections,
+    SoftWhitening,
     distinct_rows,
     kept_directions,
     spectrum,
-    whitening_matrix,
 )
 from bert_flow_tf.vectors.isotropy import directions_in_use
 
@@ -42,35 +42,44 @@ class Auto(AffineMethod):
       directions: the number of channels that are kept; None for all. Soft whitening keeps the
         directions of most variance. Embeddings that would be left alone are projected to the
         directions that keep their cosines best, see `affine.cosine_directions`.
+      decision: the method to learn, decided before; None to decide by the rows that it learns.
+
+    Attributes:
+      decision_, choice_: what was decided, and the reason in words.
     """
 
     directions: int | None = None
+    decision: AffineMethod | None = None
 
     def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = distinct_rows(x)
+        kept_directions(self.directions, x.shape[1], "auto")
+        self.decision_, self.choice_ = (self.decision, "") if self.decision else self._decide(x)
+        return self.decision_.learn(x)
+
+    def decided(self) -> "Auto":
+        return dataclasses.replace(self, decision=self.decision_)
+
+    def _decide(self, x: np.ndarray) -> tuple[AffineMethod, str]:
+        """Return the method for different rows [n, D], and why."""
         rows, width = x.shape
-        kept = kept_directions(self.directions, width, "auto")
-        unchanged = np.zeros(width), np.eye(width)
+        unchanged = CosineDirections(self.directions)
         left = LEFT_UNCHANGED
         if self.directions:
-            unchanged = np.zeros(width), cosine_directions(x)[:, :kept]
-            left = f"projected to the {kept} directions that keep cosines best"
+            left = f"projected to the {self.directions} directions that keep cosines best"
         if rows < _LEAST_ROWS:
             expected = f"fewer than {_LEAST_ROWS} do not tell"
-            self.choice_ = f"{left}: {rows} different sentences, {expected}"
-            return unchanged
+            return unchanged, f"{left}: {rows} different sentences, {expected}"
         found = spectrum(x)
         if np.sqrt(found.values.mean()) <= found.negligible:
-            self.choice_ = f"{left}: they differ by rounding alone"
-            return unchanged
+            return unchanged, f"{left}: they differ by rounding alone"
         directions = directions_in_use(found.values, rows, width)
         measured = f"{rows:,} different sentences use {directions:.0f} of {width} directions"
         most = min(_MOST_DIRECTIONS, _MOST_OF_CHANNELS * width)
         if directions >= most:
-            self.choice_ = f"{left}: {measured}; from {most:.0f} on, whitening can harm"
-            return unchanged
+            return unchanged, f"{left}: {measured}; from {most:.0f} on, whitening can harm"
         # With two digits, the method's name says all of it.
         softness = max(round(directions * _SOFTNESS_PER_DIRECTION, 2), 0.01)
-        cut = f"-{kept}" if self.directions else ""
-        self.choice_ = f"soft-whitening-{softness:g}{cut}: {measured}"
-        return found.mean, whitening_matrix(found, softness)[:, :kept]
+        cut = f"-{self.directions}" if self.directions else ""
+        chosen = f"soft-whitening-{softness:g}{cut}: {measured}"
+        return SoftWhitening(softness, self.directions), chosen

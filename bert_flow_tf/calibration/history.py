@@ -5,19 +5,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_flow_tf.calibration.judgement import Encode, Judgement, Map, Pairs, judge
-from bert_flow_tf.calibration.witness import Witness, witness
+from bert_flow_tf.calibration.judgement import Judgement, Map
+from bert_flow_tf.calibration.witness import Witness
 from bert_flow_tf.common.losses import BITS, Losses, saved_losses
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.common.records import Verdict, made_by
 from bert_flow_tf.vectors.isotropy import Change, measure_isotropy
+from bert_flow_tf.vectors.similarities import has_direction
 from bert_flow_tf.vectors.thresholds import Threshold, threshold
 
 # Fewer held-out sentences would give a poor threshold.
 ENOUGH_FOR_THRESHOLD = 200
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class History:
     """The losses and the measured effect of a `fit`.
 
@@ -36,15 +37,24 @@ class History:
       unit: of the losses.
     """
 
-    losses: np.ndarray = dataclasses.field(repr=False)
-    judgement: Judgement | None
-    witness: Witness | None
-    change: Change | None
+    losses: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.empty(0, np.float32), repr=False
+    )
+    judgement: Judgement | None = None
+    witness: Witness | None = None
+    change: Change | None = None
     thresholds: tuple[Threshold, Threshold] | None = None
     choice: str = ""
     held_out_losses: dict[int, float] = dataclasses.field(default_factory=dict)
     saved_verdict: Verdict | None = None
     unit: str = BITS
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        # Arrays of several numbers are neither equal nor unequal.
+        mine = {**vars(self), "losses": self.losses.tolist()}
+        return mine == {**vars(other), "losses": other.losses.tolist()}
 
     @property
     def verdict(self) -> Verdict | None:
@@ -108,9 +118,6 @@ def saved_history(folder: AnyPath, verdict: Verdict | None) -> History | None:
         return None
     return History(
         losses=np.array([*found.training.values()] if found else [], np.float32),
-        judgement=None,
-        witness=None,
-        change=None,
         held_out_losses=found.held_out if found else {},
         saved_verdict=verdict,
         unit=found.unit if found else BITS,
@@ -122,59 +129,44 @@ class HeldOut:
     """Sentences or rows that a calibration was not learned on.
 
     Attributes:
-      sentences: None for rows of an array.
-      embeddings: of the encoder, [m, D].
+      texts: None for rows of an array.
+      vectors: of the encoder, [m, D].
     """
 
-    sentences: Sequence[str] | None
-    embeddings: np.ndarray
+    texts: Sequence[str] | None
+    vectors: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class Sides:
-    """The functions from the encoder's embeddings to those that are compared.
+    """Held-out rows before and after a calibration, [m, d].
 
-    `low_dim` and `truncate_dim` hold on both sides.
+    `low_dim` and `truncate_dim` hold on both sides. A row without a direction on either side, such
+    as zeros, is on neither.
     """
 
-    before: Map
-    after: Map
+    before: np.ndarray
+    after: np.ndarray
 
+    @classmethod
+    def of(cls, vectors: np.ndarray, before: Map, after: Map) -> "Sides":
+        """Return both sides of the encoder's vectors [m, D]."""
+        old, new = before(vectors), after(vectors)
+        kept = has_direction(old) & has_direction(new)
+        return cls(old[kept], new[kept])
 
-def measured_witness(
-    encode: Encode, sides: Sides, held_out: HeldOut | None, seed: int
-) -> Witness | None:
-    """Return the `Witness` on held-out sentences, None without sentences."""
-    if held_out is None or held_out.sentences is None:
-        return None
-    return witness(encode, sides.before, sides.after, held_out.sentences, seed)
+    @property
+    def change(self) -> Change | None:
+        """The change of isotropy; None where a side does not vary."""
+        if len(self.before) < 2:
+            return None
+        if any(np.all(side == side[0]) for side in (self.before, self.after)):
+            return None
+        return Change(measure_isotropy(self.before), measure_isotropy(self.after))
 
-
-def measured_change(sides: Sides, held_out: HeldOut | None) -> Change | None:
-    """Return the change of isotropy of held-out embeddings."""
-    if held_out is None:
-        return None
-    before = sides.before(held_out.embeddings)
-    after = sides.after(held_out.embeddings)
-    return Change(measure_isotropy(before), measure_isotropy(after))
-
-
-def measured_thresholds(
-    sides: Sides, held_out: HeldOut | None
-) -> tuple[Threshold, Threshold] | None:
-    """Return held-out sentences' thresholds before and after, or None for few."""
-    if held_out is None or held_out.sentences is None:
-        return None
-    before = sides.before(held_out.embeddings)
-    after = sides.after(held_out.embeddings)
-    # Rows of zeros have no cosine.
-    if len(before) < ENOUGH_FOR_THRESHOLD or not (before.any(axis=1) & after.any(axis=1)).all():
-        return None
-    return threshold(before), threshold(after)
-
-
-def measured_judgement(
-    encode: Encode, sides: Sides, pairs: Pairs | None, metric: str | None
-) -> Judgement | None:
-    """Return the `Judgement` on labelled pairs; None without pairs."""
-    return None if pairs is None else judge(encode, sides.before, sides.after, pairs, metric)
+    @property
+    def thresholds(self) -> tuple[Threshold, Threshold] | None:
+        """The thresholds; None for fewer than 200 rows."""
+        if len(self.before) < ENOUGH_FOR_THRESHOLD:
+            return None
+        return threshold(self.before), threshold(self.after)

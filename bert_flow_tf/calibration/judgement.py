@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.calibration.settings import METRICS
-from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.vectors.metrics import METRIC_NAMES, Cuts, auc, best_f1, spearman_or_zero
-from bert_flow_tf.vectors.similarities import cosines_of_pairs
+from bert_flow_tf.vectors.similarities import cosines_of_pairs, has_direction
 
 Pairs = tuple[Sequence[str], Sequence[str], Sequence[float]]
 Encode = Callable[[Sequence[str]], np.ndarray]
@@ -42,6 +42,11 @@ class Measured:
     def claim(self) -> str:
         """The verdict: "helps", "harms" or "no clear change"."""
         return "helps" if self.low > 0 else "harms" if self.high < 0 else "no clear change"
+
+    @property
+    def interval(self) -> str:
+        """The interval in words, times 100."""
+        return f"95 %: {100 * self.low:+.2f} to {100 * self.high:+.2f}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +115,7 @@ class Judgement:
                     f"{100 * side.f1:.2f} at cosine {side.cosine:.2f}" for side in self.best_f1
                 )
             said = f"{METRIC_NAMES[name]} x100 {before} before, {after} after"
-            interval = f"(95 %: {100 * one.low:+.2f} to {100 * one.high:+.2f})"
-            parts.append(f"{said}; difference {100 * one.change:+.2f} {interval}")
+            parts.append(f"{said}; difference {100 * one.change:+.2f} ({one.interval})")
         line = f"{parts[0]}, {'; '.join(parts[1:])}"
         line += f"; {self.disagreement}" if self.disagreement else ""
         return line + (AS_IT_IS if self.claim == "harms" else "")
@@ -160,8 +164,11 @@ def deciding_measures(scores: Sequence[float], metric: str | None = None) -> tup
 
 def judge(
     encode: Encode, before: Map, after: Map, pairs: Pairs, metric: str | None = None
-) -> Judgement:
+) -> Judgement | None:
     """Return the `Judgement` of a calibration on scored pairs.
+
+    Pairs with a sentence that has no direction are left out with a warning; the result is None if
+    the others' scores do not differ.
 
     Args:
       encode: function from sentences to the encoder's embeddings [n, D].
@@ -170,12 +177,22 @@ def judge(
     """
     a, b, scores = pairs
     deciding = deciding_measures(scores, metric)
+    has_labels = set(scores) == {0, 1}
     gold = np.asarray(scores, np.float64)
     u, v = encode(a), encode(b)
-    old = cosines_of_pairs(before(u), before(v), "pairs, before")
-    new = cosines_of_pairs(after(u), after(v), "pairs, after")
+    sides = before(u), before(v), after(u), after(v)
+    kept = np.logical_and.reduce([has_direction(side) for side in sides])
+    if not kept.all():
+        without = f"{np.sum(~kept):,} of {len(kept):,} have a sentence whose embedding is zero"
+        warn_user(f"pairs: {without}, which are left out")
+    gold = gold[kept]
+    if len(set(gold)) < 2:
+        return None
+    u, v, u_after, v_after = (side[kept] for side in sides)
+    old = cosines_of_pairs(u, v, "pairs, before")
+    new = cosines_of_pairs(u_after, v_after, "pairs, after")
     measures = {"spearman": _measured(spearman_or_zero, old, new, gold)}
-    if set(gold) != {0, 1}:
+    if not has_labels:
         return Judgement(len(gold), measures, deciding)
     measures["auc"] = _measured(auc, old, new, gold)
     measures["f1"] = _measured(best_f1, old, new, gold)

@@ -1,49 +1,42 @@
-"""Learn a calibration of an encoder's embeddings, and measure it."""
+"""Learn maps of vectors, and measure them."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bert_flow_tf.calibration.affine import affine_form
-from bert_flow_tf.calibration.comparison import Compared, figures_of
+from bert_flow_tf.calibration.affine import AffineMethod, affine_form
+from bert_flow_tf.calibration.comparison import Row
 from bert_flow_tf.calibration.flow_training import (
+    NO_HOOKS,
     Blocks,
     Hooks,
-    new_calibrator,
+    recorded_settings,
     train_flow,
-    train_flow_on_blocks,
     user_errors,
 )
-from bert_flow_tf.calibration.history import (
-    ENOUGH_FOR_THRESHOLD,
-    HeldOut,
-    History,
-    Sides,
-    measured_change,
-    measured_judgement,
-    measured_thresholds,
-    measured_witness,
-)
-from bert_flow_tf.calibration.judgement import Map, Pairs
-from bert_flow_tf.calibration.methods import Method
+from bert_flow_tf.calibration.history import ENOUGH_FOR_THRESHOLD, HeldOut, History, Sides
+from bert_flow_tf.calibration.judgement import Map, Pairs, judge
+from bert_flow_tf.calibration.methods import NONE, Method, cloned
 from bert_flow_tf.calibration.own import OwnCalibration
 from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.witness import witness
 from bert_flow_tf.common.errors import UserError, warn_user
+from bert_flow_tf.common.losses import BITS
 from bert_flow_tf.common.records import CalibrationRecord, Setting, Training
-from bert_flow_tf.model.build import recorded_size
-from bert_flow_tf.vectors.texts import sentence_list
 from glow.calibration import AffineMap, Calibration
-from glow.config import GlowConfig
-from glow.whitened import WhitenedFlow
+
+if TYPE_CHECKING:
+    from glow.calibrator import FlowCalibrator
 
 # Fewer held-out sentences would give a poor estimate of the effect; more would hardly improve it.
 _LEAST_HELD_OUT = 10
 _MOST_HELD_OUT = 1000
 _FEW_DIFFERENT = 100
-NO_HOOKS = Hooks()
 
 # Such a function takes sentences and the progress bar's `label`, and returns embeddings [n, D].
 Encode = Callable[..., np.ndarray]
@@ -52,27 +45,46 @@ Key = TypeVar("Key", str, bytes)
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """A calibration, its record and the history of its training."""
+    """Maps of vectors, their record and the history of their training."""
 
-    calibration: Calibration
+    maps: list[Calibration]
     record: CalibrationRecord
     history: History
 
 
+def _no_encoder(texts: Sequence[str], label: str) -> np.ndarray:
+    raise AssertionError("no texts belong to an array")
+
+
 @dataclasses.dataclass(frozen=True)
-class Learned:
-    """A calibration as it was learned, before it is measured.
+class Measuring:
+    """The pairs and functions that measure maps, beside held-out rows.
 
     Attributes:
-      settings: what its record says of the training.
+      encode: function of texts; there is none for arrays.
+      pairs: labelled pairs of texts.
+      metric: the measure that decides on the pairs, see `judgement.deciding_measures`.
+      reduce: function that follows the maps, from [n, D].
+      may_witness: False for an encoder that the witness was not studied on.
     """
 
-    calibration: Calibration
-    settings: dict[str, Setting]
-    config: GlowConfig | None = None
-    losses: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.float32))
-    held_out_losses: dict[int, float] = dataclasses.field(default_factory=dict)
-    choice: str = ""
+    encode: Encode = _no_encoder
+    pairs: Pairs | None = None
+    metric: str | None = None
+    reduce: Map = np.asarray
+    may_witness: bool = True
+
+
+NOTHING_MORE = Measuring()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Split:
+    """All rows, those to learn on, and the held-out ones."""
+
+    every: Any
+    kept: Any
+    held_out: HeldOut | None = None
 
 
 def hold_out(keys: Sequence[Key], settings: FitSettings) -> tuple[list[int], list[int]]:
@@ -101,177 +113,154 @@ def hold_out(keys: Sequence[Key], settings: FitSettings) -> tuple[list[int], lis
     return kept, [first_row[key] for key in sorted(held_out)]
 
 
-def fit_sentences(
-    encode: Encode,
-    sentences: Iterable[str],
+def learn(
+    data: Sequence[str] | np.ndarray | Blocks,
     method: Method,
     settings: FitSettings,
-    pairs: Pairs | None = None,
+    measuring: Measuring = NOTHING_MORE,
     *,
-    metric: str | None = None,
     hooks: Hooks = NO_HOOKS,
-    reduce: Map = np.asarray,
-    may_witness: bool = True,
     show_progress_bar: bool | None = None,
 ) -> Fitted:
-    """Learn a calibration of an encoder from sentences, and measure it.
+    """Learn a method's maps, and measure them.
+
+    What a method decides, it decides on all rows. What is measured was learned without the
+    held-out rows; maps without a flow are then learned on all. A method that needs all rows is not
+    measured on held-out ones.
 
     Args:
-      metric: the measure that decides on the pairs, see `judgement.deciding_measures`.
+      data: sentences, which `measuring` encodes; vectors [n, D]; or blocks of them, for a flow
+        alone.
       hooks: what a program adds to the training of a flow.
-      reduce: function that follows the calibration, from [n, D].
-      may_witness: False for an encoder that the witness was not studied on.
 
     Raises:
-      UserError: there are fewer sentences than `batch_size`, or a method fails.
+      UserError: there are fewer sentences than a flow's `batch_size`, the method has no use for a
+        setting, or it fails.
     """
-    hooks.check(method)
-    if method.flow not in (True, False):
-        with user_errors():
-            method.flow.check_settings()
-    # An empty line of a file is no sentence.
-    texts = [text for text in sentence_list(sentences) if text.strip()]
-    if len(texts) < settings.batch_size:
-        raise UserError(
-            f"fit: found {len(texts)} sentences, expected at least the {settings.batch_size} of "
-            "one step"
-        )
-    _check_different(len(set(texts)), len(texts), method)
-    embeddings = encode(texts, label="sentences")
-    kept, rows = hold_out(texts, settings)
-    held_out = HeldOut([texts[row] for row in rows], embeddings[rows]) if rows else None
-    learned = learn(method, settings, embeddings[kept], held_out, hooks, show_progress_bar)
-    sides = _sides(learned.calibration, reduce)
-    has_witness = may_witness and method.has_witness
-    final = _learned_on_all(method, learned, embeddings, held_out)
-    encode_held_out = functools.partial(encode, label="held out")
-    history = History(
-        losses=learned.losses,
-        unit=hooks.unit,
-        judgement=measured_judgement(
-            functools.partial(encode, label="pairs"),
-            _sides(final.calibration, reduce),
-            pairs,
-            metric,
-        ),
-        witness=(
-            measured_witness(encode_held_out, sides, held_out, settings.seed)
-            if has_witness
-            else None
-        ),
-        change=measured_change(sides, held_out),
-        thresholds=measured_thresholds(sides, held_out),
-        choice=final.choice,
-        held_out_losses=learned.held_out_losses,
-    )
-    learned_rows = len(kept) if method.flow else len(embeddings)
-    return _recorded(final, settings, rows=learned_rows, held_out=len(rows), history=history)
-
-
-def fit_array(embeddings: np.ndarray, method: Method, settings: FitSettings) -> Fitted:
-    """Learn a calibration of embeddings [n, D], without pairs and `Witness`."""
-    keys = [row.tobytes() for row in embeddings]
-    _check_different(len(set(keys)), len(keys), method)
-    kept, rows = hold_out(keys, settings)
-    held_out = HeldOut(None, embeddings[rows]) if rows else None
-    learned = learn(method, settings, embeddings[kept], held_out)
-    final = _learned_on_all(method, learned, embeddings, held_out)
-    history = History(
-        losses=learned.losses,
-        judgement=None,
-        witness=None,
-        change=measured_change(_sides(learned.calibration, np.asarray), held_out),
-        choice=final.choice,
-        held_out_losses=learned.held_out_losses,
-    )
-    learned_rows = len(kept) if method.flow else len(embeddings)
-    return _recorded(final, settings, rows=learned_rows, held_out=len(rows), history=history)
-
-
-def fit_blocks(
-    encode: Encode,
-    blocks: Blocks,
-    rows: int,
-    settings: FitSettings,
-    pairs: Pairs | None,
-    *,
-    metric: str | None,
-    reduce: Map,
-    show_progress_bar: bool | None,
-) -> Fitted:
-    """Learn a flow of embeddings that do not fit into memory together.
-
-    Args:
-      rows: the number of embeddings in all blocks.
-    """
-    calibrator = new_calibrator(settings, rows, NO_HOOKS, False)
-    trained = train_flow_on_blocks(calibrator, blocks, rows, show_progress_bar)
-    learned = _flow_of(trained.calibrator, trained.settings)
-    sides = _sides(learned.calibration, reduce)
-    encode_pairs = functools.partial(encode, label="pairs")
-    history = History(
-        losses=learned.losses,
-        judgement=measured_judgement(encode_pairs, sides, pairs, metric),
-        witness=None,
-        change=None,
-    )
-    return _recorded(learned, settings, rows=rows, held_out=0, history=history)
+    settings.check_used([method])
+    return _learn(data, method, settings, measuring, hooks, show_progress_bar)
 
 
 def compare(
-    encode: Encode,
-    sentences: Iterable[str],
+    texts: Sequence[str],
     methods: Sequence[Method],
     settings: FitSettings,
-    pairs: Pairs | None = None,
+    measuring: Measuring,
     *,
-    metric: str | None = None,
-    reduce: Map = np.asarray,
-    may_witness: bool = True,
     show_progress_bar: bool | None = None,
-) -> list[Compared]:
-    """Learn several calibrations of the same embeddings; return their figures.
+) -> list[Row]:
+    """Learn several methods on the same sentences; return their histories.
 
-    The arguments are those of `fit_sentences`; of each list of sentences, `encode` is called once.
-    The first row is the encoder without a calibration. A method that fails, such as whitening of
-    few sentences, is left out with a warning.
+    Each list of sentences is encoded once. The first row is the encoder as it is. A method that
+    fails, such as whitening of few sentences, is left out with a warning.
     """
-    cached = functools.cache(lambda texts, label: encode(list(texts), label=label))
-    texts = sentence_list(sentences)
-    histories: dict[str, History] = {}
+    settings.check_used(methods)
+    cached = functools.cache(lambda some, label: measuring.encode(list(some), label=label))
+    once = dataclasses.replace(measuring, encode=lambda some, label: cached(tuple(some), label))
+    rows: list[Row] = []
     problems: dict[str, UserError] = {}
-    for method in methods:
+    none = dataclasses.replace(NONE, has_witness=any(method.has_witness for method in methods))
+    for method in (none, *methods):
         try:
-            fitted = fit_sentences(
-                lambda some, label: cached(tuple(some), label),
-                texts,
-                method,
-                settings,
-                pairs,
-                metric=metric,
-                reduce=reduce,
-                may_witness=may_witness,
-                show_progress_bar=show_progress_bar,
-            )
-            histories[method.label] = fitted.history
+            fitted = _learn(texts, method, settings, once, NO_HOOKS, show_progress_bar)
+            rows.append(Row(method=method.label, history=fitted.history))
         except UserError as error:
             problems[method.label] = error
-    if not histories:
+    if len(rows) < 2:
         raise next(iter(problems.values()))
     for name, problem in problems.items():
         warn_user(f"compare: {name} is left out: {problem}")
-    # Not every method has a witness.
-    first = max(histories.values(), key=lambda one: one.witness is not None)
-    return [
-        figures_of("none", first, is_after=False),
-        *(figures_of(name, history, is_after=True) for name, history in histories.items()),
-    ]
+    return rows
+
+
+def _learn(
+    data: Sequence[str] | np.ndarray | Blocks,
+    method: Method,
+    settings: FitSettings,
+    measuring: Measuring,
+    hooks: Hooks,
+    show_progress_bar: bool | None,
+) -> Fitted:
+    hooks.check(method)
+    settings = settings.for_method(method)
+    split = _split(data, method, settings, measuring.encode)
+    transformers, maps = _fit_maps(method.transformers, split.every)
+    tested = maps
+    if maps and split.held_out:
+        tested = _without_held_out(transformers, split.kept)
+        if not tested:
+            split = _Split(split.every, split.every)
+            tested = maps
+    calibrator = None
+    if method.has_flow:
+        calibrator = _train_flow(method, settings, split, tested, hooks, show_progress_bar)
+        maps = tested = [*tested, calibrator.flow_]
+    choice = "; ".join(filter(None, (getattr(one, "choice_", "") for one in transformers)))
+    history = _measured(measuring, method, settings, split.held_out, tested, maps, choice)
+    recorded: dict[str, Setting] = {
+        "sentences": _count(split.kept if method.has_flow else split.every),
+        "held_out": len(split.held_out.vectors) if split.held_out else 0,
+        "method": method.name,
+    }
+    if choice:
+        recorded["choice"] = choice
+    if calibrator is not None:
+        recorded |= recorded_settings(calibrator)
+        history = dataclasses.replace(
+            history,
+            losses=calibrator.losses_,
+            held_out_losses=calibrator.held_out_losses_,
+            unit=_unit(method, hooks, tested[:-1]),
+        )
+    for one in maps:
+        if not one.variables_by_path:
+            warn_user(f"fit: found {one}, so it can be neither saved nor exported")
+    record = CalibrationRecord(
+        config=calibrator.config_ if calibrator else None,
+        training=Training(settings=recorded, seed=settings.seed),
+        output_size=_output_size(maps),
+        verdict=history.verdict,
+    )
+    return Fitted(maps, record, history)
+
+
+def _split(
+    data: Sequence[str] | np.ndarray | Blocks,
+    method: Method,
+    settings: FitSettings,
+    encode: Encode,
+) -> _Split:
+    """Check the number of rows, encode sentences, and hold some out."""
+    texts: list[str] | None = None
+    if isinstance(data, np.ndarray):
+        keys: Sequence[Any] = [row.tobytes() for row in data]
+    elif isinstance(data, Sequence):
+        # An empty line of a file is no sentence.
+        keys = texts = [text for text in data if text.strip()]
+        if method.has_flow and len(texts) < settings.batch_size:
+            raise UserError(
+                f"fit: found {len(texts)} sentences, expected at least the "
+                f"{settings.batch_size} of one step"
+            )
+    else:
+        # They do not fit into memory, so none are held out.
+        return _Split(data, data)
+    _check_different(len(set(keys)), len(keys), method)
+    vectors = data if isinstance(data, np.ndarray) else encode(texts, label="sentences")
+    kept, chosen = hold_out(keys, settings)
+    if not chosen:
+        return _Split(vectors, vectors)
+    held_out = HeldOut([texts[row] for row in chosen] if texts else None, vectors[chosen])
+    return _Split(vectors, vectors[kept], held_out)
 
 
 def _check_different(different: int, count: int, method: Method) -> None:
+    if not count:
+        raise UserError("fit: found no sentences, expected some")
     if different < 2:
         raise UserError(f"fit: found one sentence {count:,} times, expected different ones")
-    if different < _FEW_DIFFERENT and not method.name.startswith("auto"):
+    learns = method is not NONE and not method.name.startswith("auto")
+    if different < _FEW_DIFFERENT and learns:
         meaning = (
             f"a {method.name} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any "
             "others"
@@ -279,114 +268,172 @@ def _check_different(different: int, count: int, method: Method) -> None:
         warn_user(f"fit: found {different} different sentences; {meaning}")
 
 
-def _sides(calibration: Calibration, reduce: Map) -> Sides:
-    return Sides(before=reduce, after=lambda u: reduce(np.asarray(calibration.forward(u))))
+def _fit_maps(
+    transformers: Sequence[Any], vectors: np.ndarray
+) -> tuple[list[Any], list[Calibration]]:
+    """Fit copies of transformers in turn; return them and their maps."""
+    fitted: list[Any] = []
+    maps: list[Calibration] = []
+    for transformer in transformers:
+        if maps:
+            vectors = _forward(maps[-1:], vectors)
+        fitted.append(_unfitted(transformer))
+        maps.append(_fit_map(fitted[-1], vectors))
+    return fitted, maps
 
 
-def learn(
-    method: Method,
-    settings: FitSettings,
-    embeddings: np.ndarray,
-    held_out: HeldOut | None,
-    hooks: Hooks = NO_HOOKS,
-    show_progress_bar: bool | None = None,
-) -> Learned:
-    """Learn a calibration of embeddings [n, D].
-
-    Raises `UserError` if the method fails.
-    """
-    is_own = method.flow not in (True, False)
-    if not method.flow:
-        return _learn_map(method, embeddings)
-    dev = None if held_out is None else held_out.embeddings
-    whitening: AffineMap | OwnCalibration | None = None
-    if method.transformer is not None:
-        whitening = _affine_map(method, embeddings)
-        if not isinstance(whitening, AffineMap) or whitening.output_size != whitening.event_size:
-            expected = "expected an affine map of all channels before the flow"
-            raise UserError(f"fit: found {method.name}, {expected}")
-        embeddings = whitening.forward(embeddings).numpy()
-        dev = None if dev is None else whitening.forward(dev).numpy()
-    calibrator = method.flow
-    if not is_own:
-        calibrator = new_calibrator(settings, len(embeddings), hooks, show_progress_bar)
-    trained = train_flow(
-        calibrator,
-        embeddings,
-        dev,
-        ends_early=not is_own and settings.epochs is None,
-        config_name="" if is_own else settings.flow_model_config,
-    )
-    learned = _flow_of(trained.calibrator, trained.settings)
-    if not isinstance(whitening, AffineMap):
-        return learned
-    return dataclasses.replace(
-        learned,
-        calibration=WhitenedFlow(whitening, trained.calibrator.flow_),
-        settings={"method": method.name, **trained.settings},
-    )
+def _without_held_out(transformers: Sequence[Any], kept: np.ndarray) -> list[Calibration]:
+    """Return maps of the same decisions, or none for too few rows."""
+    # The warnings would repeat those about all rows, with other numbers.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _fit_maps(transformers, kept)[1]
+        except UserError:
+            return []
 
 
-def _flow_of(calibrator: Any, settings: dict[str, Setting]) -> Learned:
-    return Learned(
-        calibrator.flow_,
-        settings,
-        config=calibrator.config_,
-        losses=calibrator.losses_,
-        held_out_losses=calibrator.held_out_losses_,
-    )
+def _unfitted(transformer: Any) -> Any:
+    """Return a copy that keeps what a fitted transformer has decided."""
+    is_decided = isinstance(transformer, AffineMethod) and hasattr(transformer, "mean_")
+    return transformer.decided() if is_decided else cloned(transformer)
 
 
-def _learn_map(method: Method, embeddings: np.ndarray) -> Learned:
-    """Learn a method without a flow."""
-    calibration: Calibration = _affine_map(method, embeddings)
-    choice = getattr(method.transformer, "choice_", "")
-    settings: dict[str, Setting] = {"method": method.name}
-    if choice:
-        settings["choice"] = choice
-    return Learned(calibration, settings, choice=choice)
-
-
-def _affine_map(method: Method, embeddings: np.ndarray) -> AffineMap | OwnCalibration:
-    """Fit a method's transformer; return an affine map if it is one."""
-    transformer = method.transformer
-    width = embeddings.shape[1]
-    with user_errors():
-        transformer.fit(embeddings)
-        form = affine_form(transformer, embeddings)
-        size = transformer.transform(embeddings[:1]).shape[1]
+def _fit_map(transformer: Any, vectors: np.ndarray) -> Calibration:
+    """Fit a transformer; return an affine map if it is one."""
+    width = vectors.shape[1]
+    name = " ".join(repr(transformer).split())
+    with user_errors(), _errors_of(transformer):
+        transformer.fit(vectors)
+        form = affine_form(transformer, vectors)
+        size = transformer.transform(vectors[:1]).shape[1]
         if size > width:
             raise ValueError(
-                f"found {size} channels of {method.name}, expected at most the encoder's {width}"
+                f"found {size} channels of {name}, expected at most the {width} before it"
             )
-    if form is None:
-        return OwnCalibration(transformer, width, size)
-    return AffineMap(width, *form)
+    return OwnCalibration(transformer, width, size) if form is None else AffineMap(width, *form)
 
 
-def _learned_on_all(
-    method: Method, learned: Learned, embeddings: np.ndarray, held_out: HeldOut | None
-) -> Learned:
-    """Learn again, with the held-out rows, if training did not need them.
+@contextlib.contextmanager
+def _errors_of(transformer: Any) -> Iterator[None]:
+    """Raise the errors of a user's transformer as a `ValueError`."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{type(transformer).__name__} failed: {found}") from error
 
-    A flow ends its training by them. What was learned without them is what they measured.
-    """
-    if method.flow or held_out is None:
-        return learned
-    return _learn_map(method, embeddings)
 
-
-def _recorded(
-    learned: Learned, settings: FitSettings, *, rows: int, held_out: int, history: History
-) -> Fitted:
-    if isinstance(learned.calibration, OwnCalibration):
-        warn_user(f"fit: found {learned.calibration}, so it can be neither saved nor exported")
-    recorded: dict[str, Setting] = {"sentences": rows, "held_out": held_out, **learned.settings}
-    training = Training(settings=recorded, seed=settings.seed)
-    record = CalibrationRecord(
-        config=learned.config,
-        training=training,
-        output_size=recorded_size(learned.calibration),
-        verdict=history.verdict,
+def _train_flow(
+    method: Method,
+    settings: FitSettings,
+    split: _Split,
+    before: list[Calibration],
+    hooks: Hooks,
+    show_progress_bar: bool | None,
+) -> "FlowCalibrator":
+    """Train a flow on what the maps before it return."""
+    held_out = split.held_out
+    return train_flow(
+        method,
+        settings,
+        _forward(before, split.kept) if before else split.kept,
+        _forward(before, held_out.vectors) if held_out else None,
+        hooks=hooks,
+        bits_before=_bits_of(before) or 0.0,
+        show_progress_bar=show_progress_bar,
     )
-    return Fitted(learned.calibration, record, history)
+
+
+def _bits_of(maps: Sequence[Calibration]) -> float | None:
+    """Return the bits per dimension that maps add to a loss.
+
+    It is None unless all of them are affine and have an inverse.
+    """
+    bits = 0.0
+    for one in maps:
+        if not isinstance(one, AffineMap):
+            return None
+        matrix = one.variables_by_path["matrix"].numpy()
+        if one.output_size != one.event_size or np.linalg.matrix_rank(matrix) < one.event_size:
+            return None
+        bits -= float(np.linalg.slogdet(matrix.astype(np.float64))[1])
+    return bits / (maps[0].event_size * np.log(2.0)) if maps else 0.0
+
+
+def _unit(method: Method, hooks: Hooks, before: Sequence[Calibration]) -> str:
+    """Return the unit of a flow's losses."""
+    own = hooks.loss if method.calibrator is None else method.calibrator.loss
+    if own is not None:
+        return "loss of its own"
+    return BITS if _bits_of(before) is not None else f"{BITS} behind {method.name_before_flow}"
+
+
+def _measured(
+    measuring: Measuring,
+    method: Method,
+    settings: FitSettings,
+    held_out: HeldOut | None,
+    tested: Sequence[Calibration],
+    maps: Sequence[Calibration],
+    choice: str,
+) -> History:
+    """Measure maps on held-out rows, and on pairs.
+
+    Args:
+      tested: learned without the held-out rows.
+      maps: learned on all rows.
+    """
+    encode = measuring.encode
+    reduce = measuring.reduce
+    judgement = None
+    if measuring.pairs is not None:
+        judgement = judge(
+            functools.partial(encode, label="pairs"),
+            reduce,
+            lambda u: reduce(_forward(maps, u)),
+            measuring.pairs,
+            measuring.metric,
+        )
+    if held_out is None:
+        return History(judgement=judgement, choice=choice)
+
+    def after(u: np.ndarray) -> np.ndarray:
+        return reduce(_forward(tested, u))
+
+    sides = Sides.of(held_out.vectors, reduce, after)
+    found = None
+    if held_out.texts and measuring.may_witness and method.has_witness:
+        found = witness(
+            functools.partial(encode, label="held out"),
+            reduce,
+            after,
+            held_out.texts,
+            held_out.vectors,
+            settings.seed,
+        )
+    return History(
+        judgement=judgement,
+        witness=found,
+        change=sides.change,
+        thresholds=sides.thresholds,
+        choice=choice,
+    )
+
+
+def _forward(maps: Sequence[Calibration], vectors: np.ndarray) -> np.ndarray:
+    """Return the maps' result [n, d] for vectors [n, D]."""
+    return functools.reduce(lambda x, one: np.asarray(one.forward(x)), maps, vectors)
+
+
+def _count(vectors: np.ndarray | Blocks) -> int:
+    return len(vectors) if isinstance(vectors, np.ndarray) else vectors.rows
+
+
+def _output_size(maps: Sequence[Calibration]) -> int | None:
+    """Return the channels after the maps, None for as many as before."""
+    if not maps or maps[-1].output_size == maps[0].event_size:
+        return None
+    return maps[-1].output_size

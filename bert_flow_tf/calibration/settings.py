@@ -1,9 +1,13 @@
 """The settings of a calibration."""
 
 import dataclasses
+import os
+from collections.abc import Sequence
+from typing import TypedDict
 
-from bert_flow_tf.calibration.methods import find_method
+from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.common.atomic import FolderKind
+from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.losses import LOSSES_FILE
 from bert_flow_tf.common.settings import Settings, flag, flow_config
 from glow.config import DEFAULT_CONFIG
@@ -13,6 +17,19 @@ CALIBRATION_FOLDER = FolderKind(
 )
 # The measures on labelled pairs that can decide.
 METRICS = ("spearman", "auc", "f1")
+# A map without a flow has no use for these settings.
+_OF_FLOWS = ("flow_model_config", "epochs", "batch_size", "learning_rate")
+
+
+class FitKeywords(TypedDict, total=False):
+    """The types of `FitSettings`, but the method, as keywords of `fit`."""
+
+    flow_model_config: str | os.PathLike
+    epochs: float | None
+    batch_size: int
+    learning_rate: float
+    seed: int
+    dev_fraction: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,6 +47,32 @@ class FitSettings(Settings):
     dev_fraction: float = flag(0.05, "Share held out.", ge=0, lt=1)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "flow_model_config", os.fspath(self.flow_model_config))
         super().__post_init__()
         find_method(self.method)
         flow_config(self.flow_model_config)
+
+    def check_used(self, methods: Sequence[Method]) -> None:
+        """Raise `ArgumentError` for a setting, not the default, that no method uses."""
+        unused = set.intersection(*(set(_unused(method)) for method in methods))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in unused and value != field.default:
+                labels = ", ".join(method.label for method in methods)
+                raise ArgumentError(
+                    f"{field.name}: found {value} with {labels}, which has no use for it"
+                )
+
+    def for_method(self, method: Method) -> "FitSettings":
+        """Return these settings with a calibrator's own batch size and seed."""
+        if method.calibrator is None:
+            return self
+        own = method.calibrator
+        return dataclasses.replace(self, batch_size=own.batch_size, seed=own.seed)
+
+
+def _unused(method: Method) -> Sequence[str]:
+    """Return the names of the settings that a method does not use."""
+    if method.calibrator is not None:
+        return *_OF_FLOWS, "seed"
+    return () if method.has_flow else _OF_FLOWS

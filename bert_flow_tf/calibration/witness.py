@@ -67,7 +67,12 @@ def directions(embeddings: np.ndarray) -> float:
 
 
 def witness(
-    encode: Encode, before: Map, after: Map, sentences: Sequence[str], seed: int = 0
+    encode: Encode,
+    before: Map,
+    after: Map,
+    sentences: Sequence[str],
+    u: np.ndarray,
+    seed: int = 0,
 ) -> Witness:
     """Return the `Witness` of a calibration.
 
@@ -75,10 +80,10 @@ def witness(
       encode: function from sentences to the encoder's embeddings [n, D].
       before, after: functions from these to the embeddings without and with the calibration.
       sentences: 2 or more sentences that were not used to learn the calibration.
+      u: their embeddings by `encode`.
       seed: seed of the drawn words and pairs.
     """
     mixtures, shares = _draw_mixtures(sentences, np.random.default_rng([seed, 4]))
-    u = encode(sentences)
     mixed = encode(mixtures)
     return Witness(
         sentences=len(sentences),

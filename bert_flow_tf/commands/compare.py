@@ -62,9 +62,9 @@ def compare(
     """Compare an encoder without and with calibrations, and recommend one.
 
     Enough labelled pairs decide (columns: sentence1,sentence2,score; TSV: 1,2,3), else the method
-    auto. Methods are auto[-D], flow, whitened-flow, whitening[-D], soft-whitening-E[-D], sn,
-    natsv-K, sn+natsv-K. With --glue_dir, they learn from all splits of a
-    task, and its test pairs decide.
+    auto. Methods are auto[-D], flow, whitening[-D], soft-whitening-E[-D], sn, natsv-K, and several
+    of them joined by +, such as sn+natsv-3 and whitening+flow. With --glue_dir, they learn from all
+    splits of a task, and its test pairs decide.
     """
     opt.check_one_of(
         {

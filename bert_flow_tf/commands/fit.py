@@ -61,7 +61,7 @@ def fit(
     _check_encoder(model, sentence_transformer, sentences, embeddings, settings, pairs)
     if metric and pairs is None:
         raise ArgumentError(f"metric: found {metric} without --pairs, which it would measure")
-    if plot and "losses" in (plot.names or ()) and not find_method(settings.method).flow:
+    if plot and "losses" in (plot.names or ()) and not find_method(settings.method).has_flow:
         raise ArgumentError(f"panels: found losses, which {settings.method} does not have")
     is_calibration = bool(_is_array(embeddings) or sentence_transformer)
     kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
@@ -69,7 +69,7 @@ def fit(
     given = list(sentences or ())
     texts = [sentence for sentence in given if sentence.strip()]
     count = _rows(embeddings) if embeddings else len(texts)
-    if count < settings.batch_size:
+    if find_method(settings.method).has_flow and count < settings.batch_size:
         given_rows = (
             f"--embeddings: found {count} rows"
             if embeddings

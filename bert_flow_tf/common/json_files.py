@@ -40,7 +40,7 @@ def read_json(
                 f"{FORMAT_VERSION}: {expected}; make it again with this version of bert_flow_tf"
             )
             raise UserError(f"{path}: found format_version {version}, expected {wanted}")
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=kind, dec_hook=_array)
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
@@ -49,5 +49,21 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     Raises:
       ValueError: a number is not finite, which msgspec would write as null.
     """
-    text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False, allow_nan=False)
+    builtins = msgspec.to_builtins(value, enc_hook=_list)
+    text = json.dumps(builtins, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(path, f"{text}\n")
+
+
+def _list(value: Any) -> Any:
+    """Return an array as a list."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise NotImplementedError(f"found a {type(value).__name__}")
+
+
+def _array(kind: type, value: Any) -> Any:
+    """Return an array of numbers for a field of that type."""
+    # Commands that read no arrays start without NumPy.
+    import numpy as np
+
+    return np.asarray(value, np.float32) if kind is np.ndarray else value

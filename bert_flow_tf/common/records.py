@@ -55,10 +55,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.words
 
 
-# The method whose calibration is a flow behind a whitening.
-WHITENED_FLOW = "whitened-flow"
-
-
 class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: GlowConfig | None  # None for an affine map
     training: Training

@@ -96,9 +96,28 @@ def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
         raise ArgumentError(f"flow_model_config: {error}{hint}") from error
 
 
-def suggesting_arguments(function: Function) -> Function:
-    """Raise `ArgumentError` with a suggestion for an unknown argument."""
-    known = inspect.signature(function).parameters
+def suggesting_arguments(
+    keywords: Callable[..., Any] | None = None,
+) -> Callable[[Function], Function]:
+    """Raise `ArgumentError` with a suggestion for an unknown argument.
+
+    Args:
+      keywords: a settings class or function, whose keywords are those that the function takes as
+        `**`; `help` shows them and their defaults.
+    """
+    return functools.partial(_suggesting, keywords=keywords)
+
+
+def _suggesting(function: Function, keywords: Callable[..., Any] | None) -> Function:
+    signature = inspect.signature(function)
+    known = dict(signature.parameters)
+    if keywords is not None:
+        (rest,) = [name for name, one in known.items() if one.kind is one.VAR_KEYWORD]
+        del known[rest]
+        for name, one in inspect.signature(keywords).parameters.items():
+            if one.kind is one.KEYWORD_ONLY:
+                known.setdefault(name, one)
+        signature = signature.replace(parameters=list(known.values()))
     # In the shell, these settings of `fit` have the original's names.
     options = {
         "num_train_epochs": "epochs",
@@ -119,4 +138,5 @@ def suggesting_arguments(function: Function) -> Function:
             )
         return function(*arguments, **given)
 
+    checked.__signature__ = signature  # type: ignore[attr-defined]
     return typing.cast(Function, checked)

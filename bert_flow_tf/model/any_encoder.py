@@ -29,7 +29,7 @@ from bert_flow_tf.encoder.convert.sentence_modules import (
     append_modules,
     dense_module,
 )
-from bert_flow_tf.model.base import CalibratedEncoder
+from bert_flow_tf.model.base import CalibratedEncoder, FitOptions, joined
 from bert_flow_tf.model.embedder import current_record, record_of_own, warn_if_harmful
 from bert_flow_tf.vectors.texts import sentence_list
 from glow.calibration import AffineMap, Calibration, Forward, forward_rows
@@ -42,7 +42,7 @@ from glow.saved import (
 )
 
 if TYPE_CHECKING:
-    from glow.calibrator import Loss
+    from typing_extensions import Unpack
 
 RECORD_FILE = "record.json"
 
@@ -104,7 +104,7 @@ class Calibrated(CalibratedEncoder):
         self._forward: Forward = np.asarray if calibration is None else calibration.fixed_forward()
 
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
-        self._set(fitted.calibration, fitted.record, fitted.history)
+        self._set(joined(fitted.maps), fitted.record, fitted.history)
         return self
 
     @property
@@ -238,24 +238,13 @@ class Calibrated(CalibratedEncoder):
         )
 
 
-@suggesting_arguments
+@suggesting_arguments(Calibrated.fit)
 def calibrate(
     encoder: Encoder,
     sentences: Iterable[str],
     *,
-    method: Any = FitSettings.method,
-    pairs: Pairs | None = None,
-    metric: str | None = None,
     normalize: bool = False,
-    flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
-    epochs: float | None = FitSettings.epochs,
-    batch_size: int = FitSettings.batch_size,
-    learning_rate: float = FitSettings.learning_rate,
-    seed: int = FitSettings.seed,
-    dev_fraction: float = FitSettings.dev_fraction,
-    loss: "Loss | None" = None,
-    callbacks: Sequence[Any] = (),
-    show_progress_bar: bool | None = None,
+    **options: "Unpack[FitOptions]",
 ) -> Calibrated:
     """Learn a calibration of an encoder's embeddings, as `BertFlow.fit` does.
 
@@ -277,21 +266,7 @@ def calibrate(
         found = type(encoder).__name__
         raise ArgumentError(f"encoder: found a {found}, which learns a calibration by its own fit")
     learner = Calibrated(encoder, None, _UNKNOWN, None, normalize=normalize)
-    return learner.fit(
-        sentences,
-        method=method,
-        pairs=pairs,
-        metric=metric,
-        flow_model_config=flow_model_config,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        seed=seed,
-        dev_fraction=dev_fraction,
-        loss=loss,
-        callbacks=callbacks,
-        show_progress_bar=show_progress_bar,
-    )
+    return learner.fit(sentences, **options)
 
 
 def compare(
@@ -336,8 +311,8 @@ def calibrate_array(
     embeddings: np.ndarray, settings: FitSettings, *, normalize: bool = False
 ) -> Calibrated:
     """Learn a calibration of embeddings [n, D]; its verdict is "not judged"."""
-    fitted = learning.fit_array(_array(embeddings), find_method(settings.method), settings)
-    return Calibrated(None, fitted.calibration, fitted.record, fitted.history, normalize=normalize)
+    fitted = learning.learn(_array(embeddings), find_method(settings.method), settings)
+    return Calibrated(None, joined(fitted.maps), fitted.record, fitted.history, normalize=normalize)
 
 
 def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Calibrated:

@@ -1,6 +1,5 @@
 """The base of an encoder with a calibration."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,18 +11,34 @@ from bert_flow_tf.calibration.flow_training import Hooks
 from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method, find_methods
-from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.settings import FitKeywords, FitSettings
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.losses import Losses
 from bert_flow_tf.common.records import ModelRecord, made_by
-from bert_flow_tf.common.settings import chosen, suggesting_arguments
+from bert_flow_tf.common.settings import suggesting_arguments
 from bert_flow_tf.vectors.texts import sentence_list
 from bert_flow_tf.vectors.thresholds import Threshold, threshold
+from glow.calibration import AffineMap, Calibration
+from glow.flow import Glow
+from glow.whitened import WhitenedFlow
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from glow.calibrator import Loss
 
 Self = TypeVar("Self", bound="CalibratedEncoder")
+
+
+class FitOptions(FitKeywords, total=False):
+    """The types of the keywords of `CalibratedEncoder.fit`."""
+
+    method: Any
+    pairs: Pairs | None
+    metric: str | None
+    loss: "Loss | None"
+    callbacks: Sequence[Any]
+    show_progress_bar: bool | None
 
 
 class CalibratedEncoder:
@@ -63,7 +78,7 @@ class CalibratedEncoder:
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         raise NotImplementedError
 
-    @suggesting_arguments
+    @suggesting_arguments(FitSettings)
     def fit(
         self: Self,
         sentences: Iterable[str],
@@ -72,15 +87,10 @@ class CalibratedEncoder:
         method: Any = FitSettings.method,
         pairs: Pairs | None = None,
         metric: str | None = None,
-        flow_model_config: str | os.PathLike = FitSettings.flow_model_config,
-        epochs: float | None = FitSettings.epochs,
-        batch_size: int = FitSettings.batch_size,
-        learning_rate: float = FitSettings.learning_rate,
-        seed: int = FitSettings.seed,
-        dev_fraction: float = FitSettings.dev_fraction,
         loss: "Loss | None" = None,
         callbacks: Sequence[Any] = (),
         show_progress_bar: bool | None = None,
+        **settings: "Unpack[FitKeywords]",
     ) -> Self:
         """Learn a new calibration on sentences without labels; return the model.
 
@@ -91,11 +101,13 @@ class CalibratedEncoder:
         Args:
           sentences: a repeated sentence counts each time.
           y: ignored; scikit-learn's pipelines pass it.
-          method: "flow"; "auto[-D]", see `calibration.auto`; "whitened-flow", a flow learned behind
-            a whitening; "whitening[-D]", "soft-whitening-E[-D]", "sn", "natsv-K" or "sn+natsv-K",
-            see `calibration.affine`; or an object with scikit-learn's `fit` and `transform`,
-            such as `PCA(128, whiten=True)` or a `glow.FlowCalibrator`. D is the number of channels
-            of the calibrated embeddings.
+          method: "flow"; "auto[-D]", see `calibration.auto`; "whitening[-D]",
+            "soft-whitening-E[-D]", "sn" or "natsv-K", see `calibration.affine`; an object with
+            scikit-learn's `fit` and `transform`, such as `PCA(128, whiten=True)` or a
+            `glow.FlowCalibrator`; `module:name` of a class or function that makes such an object;
+            or several of these, as a list or joined by "+", such as "whitening+flow" and
+            "sn+natsv-K": each is learned on what the one before returns, and a flow comes last. D
+            is the number of channels of the calibrated embeddings.
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
             first for graded scores, and the others for labels 0 and 1.
@@ -114,21 +126,14 @@ class CalibratedEncoder:
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss
             is not finite.
         """
-        flow_model_config = os.fspath(flow_model_config)
         found = find_method(method)
-        method = found.name if isinstance(method, str) else FitSettings.method
         self.check_method(found)
-        checked = checked_with_metric(pairs, metric)
-        fitted = learning.fit_sentences(
-            self.encode_pooled,
-            sentences,
+        fitted = learning.learn(
+            sentence_list(sentences),
             found,
-            chosen(FitSettings, locals()),
-            checked,
-            metric=metric,
+            FitSettings(**settings),  # type: ignore[arg-type]  # a path becomes a string
+            self._measuring(pairs, metric),
             hooks=Hooks(loss, callbacks),
-            reduce=self.reduce,
-            may_witness=self.may_witness,
             show_progress_bar=show_progress_bar,
         )
         return self._set_fitted(fitted)
@@ -160,22 +165,15 @@ class CalibratedEncoder:
         found = find_methods(methods)
         for method in found:
             self.check_method(method)
-        checked = checked_with_metric(pairs, metric)
         settings = settings or FitSettings()
+        measuring = self._measuring(pairs, metric)
         texts = sentence_list(sentences)
         rows = learning.compare(
-            self.encode_pooled,
-            texts,
-            found,
-            settings,
-            checked,
-            metric=metric,
-            reduce=self.reduce,
-            may_witness=self.may_witness,
-            show_progress_bar=show_progress_bar,
+            texts, found, settings, measuring, show_progress_bar=show_progress_bar
         )
-        count = len(checked[2]) if checked else 0
-        deciding = deciding_measures(checked[2], metric)[0] if checked else "spearman"
+        scores = measuring.pairs[2] if measuring.pairs else ()
+        count = len(scores)
+        deciding = deciding_measures(scores, metric)[0]
         recommended, reason = recommend(rows, count, deciding)
         record, words = self.described()
         return Comparison(
@@ -191,6 +189,15 @@ class CalibratedEncoder:
             reason=reason,
         )
 
+    def _measuring(self, pairs: Pairs | None, metric: str | None) -> learning.Measuring:
+        return learning.Measuring(
+            encode=self.encode_pooled,
+            pairs=checked_with_metric(pairs, metric),
+            metric=metric,
+            reduce=self.reduce,
+            may_witness=self.may_witness,
+        )
+
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
         """Return the cosine that few random pairs exceed, see `vectors.thresholds`."""
         return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
@@ -202,6 +209,19 @@ class CalibratedEncoder:
     def embed_query(self, text: str) -> list[float]:
         """Return a query's embedding as a list of numbers."""
         return self.encode_query(text).tolist()
+
+
+def joined(maps: Sequence[Calibration]) -> Calibration:
+    """Return one or two maps as one."""
+    *before, last = maps
+    if not before:
+        return last
+    first: Any = before[0]
+    if isinstance(last, Glow):
+        return WhitenedFlow(first, last)
+    one, other = (each.variables_by_path["matrix"].numpy() for each in maps)
+    mean = first.variables_by_path["mean"].numpy()
+    return AffineMap(first.event_size, mean, one @ other)
 
 
 def checked_with_metric(pairs: Pairs | None, metric: str | None) -> Pairs | None:

@@ -4,7 +4,7 @@ import msgspec
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import AnyPath
-from bert_flow_tf.common.records import WHITENED_FLOW, CalibrationRecord, ModelRecord
+from bert_flow_tf.common.records import CalibrationRecord, ModelRecord
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import pooling_code
 from bert_flow_tf.encoder.source import EncoderSource
@@ -75,7 +75,7 @@ def build_calibration(model: ModelRecord, event_size: int, *, seed: int = 0) -> 
         return new_calibration(
             model.flow.config,
             event_size,
-            is_whitened=model.flow.method == WHITENED_FLOW,
+            is_whitened="+" in model.flow.method and model.flow.config is not None,
             output_size=model.flow.output_size,
             seed=seed,
         )

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.common.losses import Losses
-from bert_flow_tf.common.records import WHITENED_FLOW, CalibrationRecord, ModelRecord, Training
+from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training
 from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.layer import SentenceEncoder
@@ -58,7 +58,7 @@ def record_of_own(calibration: Calibration, width: int | None = None) -> Calibra
     config = calibration.config if isinstance(calibration, Flow) else None
     method = "whitening" if config is None else "flow"
     if isinstance(calibration, WhitenedFlow):
-        method = WHITENED_FLOW
+        method = "whitening+flow"
     training = Training(settings={"method": method})
     return CalibrationRecord(
         config=config, training=training, output_size=recorded_size(calibration)

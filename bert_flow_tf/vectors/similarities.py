@@ -50,12 +50,17 @@ def cosines_of_pairs(a: npt.ArrayLike, b: npt.ArrayLike, label: str) -> np.ndarr
     return cosines(a, b)
 
 
+def has_direction(u: np.ndarray) -> np.ndarray:
+    """Return True for each row [n] that is finite and not zero."""
+    return np.isfinite(u).all(axis=1) & u.any(axis=1)
+
+
 def check_directions(u: np.ndarray, label: str, *, side: str = "") -> None:
     """Raise `UserError` if an embedding is zero, NaN or infinite.
 
     Such a row has no cosine. `side` is "first " or "second " for pairs.
     """
-    bad = ~(np.isfinite(u).all(axis=1) & u.any(axis=1))
+    bad = ~has_direction(u)
     if bad.any():
         found = (
             f"{bad.sum()} of the {len(u)} {side}sentences have embeddings that are zero "

@@ -23,6 +23,7 @@ from sklearn.preprocessing import QuantileTransformer
 
 from bert_flow_tf import api
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.calibration.affine import SoftWhitening
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import write_json
@@ -30,7 +31,6 @@ from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.model.transformer import EmbeddingCalibrator
 from bert_flow_tf.original.build import build_model, checkpoint_parts
-from bert_flow_tf.tasks import sentence_files
 from bert_flow_tf.tasks.scores import learning_in_words
 from glow.calibration import AffineMap
 from glow.config import GlowConfig
@@ -195,8 +195,11 @@ def test_fit_learns_long_enough_and_measures_held_out_sentences(tiny_encoder_dir
 def test_fit_by_another_method_is_that_calibration(method, tiny_encoder_dir, tmp_path):
     sentences = [f"w{i} w{j}" for i in range(20) for j in range(12)]
     model = plain(tiny_encoder_dir).fit(sentences, method=method, dev_fraction=0)
-    transformer = find_method(method).transformer.fit(model.encode_pooled(sentences))
-    expected = transformer.transform(model.encode_pooled(SENTENCES))
+    u = model.encode_pooled(sentences)
+    expected = model.encode_pooled(SENTENCES)
+    for one in find_method(method).transformers:
+        expected = one.fit(u).transform(expected)
+        u = one.transform(u)
     found = model.encode(SENTENCES)
     assert model.embedding_size == expected.shape[1]
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
@@ -230,7 +233,7 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
         (partial(model.fit, SENTENCES), "found 5 sentences, expected at least the 64 of one step"),
         (partial(model.fit, SENTENCES, batch_size=2, epochs=0.1), "which gives 0 steps of 2"),
         (
-            partial(model.fit, SENTENCES, batch_size=2, method="whitening"),
+            partial(model.fit, SENTENCES, method="whitening"),
             "found 4 different sentences for whitening",
         ),
         (
@@ -254,7 +257,7 @@ def test_arguments_that_do_not_fit_are_named(model, tiny_encoder_dir):
             "method: found 'soft-whitening-0.0'",
         ),
         (
-            partial(model.fit, SENTENCES, batch_size=2, method="whitening-33"),
+            partial(model.fit, SENTENCES, method="whitening-33"),
             "expected at most the 32 channels",
         ),
         (partial(model.encode, SENTENCES[:1], batch_size=0), "batch_size: found 0"),
@@ -381,7 +384,7 @@ def test_a_generator_gives_what_a_list_gives(model, monkeypatch):
         "encode_pieces",
         lambda self, p, *a, **b: computed.append(p.nrows()) or encode(self, p, *a, **b),
     )
-    monkeypatch.setattr(sentence_files, "BLOCK_ROWS", 2)
+    monkeypatch.setattr("bert_flow_tf.vectors.texts.BLOCK_ROWS", 2)
     np.testing.assert_allclose(
         model.encode(sentence for sentence in SENTENCES), expected, rtol=0, atol=1e-5
     )
@@ -439,7 +442,7 @@ def test_few_different_sentences_are_said(tiny_encoder_dir):
     with pytest.warns(
         UserWarning, match="different sentences; fewer than twice the 32 directions of whitening-32"
     ):
-        model.fit(some[:50], method="whitening-32", batch_size=16)
+        model.fit(some[:50], method="whitening-32")
 
 
 def test_threshold_is_the_cosine_of_random_pairs(tiny_encoder_dir):
@@ -474,7 +477,7 @@ def test_a_calibration_of_ones_own_can_be_set(plain_model, tmp_path, kind):
     size = u.shape[1]
     own = Glow(GlowConfig(n_levels=2), size, seed=5)
     if kind == "whitening":
-        whitening = find_method("soft-whitening-0.1").transformer.fit(u)
+        whitening = SoftWhitening(0.1).fit(u)
         own = AffineMap(size, whitening.mean_, whitening.matrix_)
     model.flow = own
     np.testing.assert_allclose(model.encode(texts), own.forward(u), atol=1e-4)

@@ -193,7 +193,7 @@ def test_a_type_checker_sees_the_types_of_the_installed_wheel(wheel, tmp_path):
         "BertFlow",
         "BertFlow",
         "Threshold",
-        "Compared",
+        "Row",
         "Calibrated",
         "FlowCalibrator",
         "Glow",

@@ -55,6 +55,68 @@ def test_keras_callbacks_see_losses_and_end_the_training(tmp_path):
     assert list((tmp_path / "board").rglob("events.out.tfevents.*"))
 
 
+class Recorder(tf_keras.callbacks.Callback):
+    """Record every hook with its number and the names of its logs."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if not name.startswith(("on_", "set_params")) or not callable(found):
+            return found
+
+        def recorded(*arguments, **options):
+            arguments = (*arguments, *options.values())
+            said = [sorted(one) if isinstance(one, dict) else one for one in arguments]
+            self.calls.append((name, *said))
+            return found(*arguments)
+
+        return recorded
+
+
+def overridden():
+    """Return a recorder with hooks of its own; Keras calls no others on batches."""
+
+    def hook(self, *arguments, **options):
+        pass
+
+    names = [name for name in dir(tf_keras.callbacks.Callback) if name.startswith("on_")]
+    return type("Overridden", (Recorder,), dict.fromkeys(names, hook))()
+
+
+def test_every_hook_is_called_as_keras_calls_it():
+    found = overridden()
+    # 160 rows are 10 steps of 16, and 4 epochs of them 40 steps in two calls.
+    calibrator = FlowCalibrator(epochs=4, batch_size=16, callbacks=[found])
+    calibrator.set_params(show_progress_bar=False).fit(X[:160], held_out=X[500:])
+    expected = overridden()
+    model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=32)
+    model.fit(
+        tf.data.Dataset.from_tensors((X[:16], X[:16, :1])).repeat(),
+        validation_data=(X[500:], X[500:, :1]),
+        validation_batch_size=100,
+        steps_per_epoch=32,
+        epochs=2,
+        verbose=0,
+        callbacks=[expected],
+    )
+    last = [name for name, *_ in expected.calls].index("on_epoch_end") + 1
+    # The last call has 8 steps left.
+    shorter = [
+        ("on_train_batch_end", 7, *said[1:])
+        if (name, i > last) == ("on_train_batch_end", True)
+        else (name, *said)
+        for i, (name, *said) in enumerate(expected.calls)
+    ]
+    assert found.calls == shorter
+    assert {"on_train_batch_begin", "on_test_batch_end", "on_train_end"} <= {
+        name for name, *_ in found.calls
+    }
+
+
 WORDS = [f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyz"]
 
 

@@ -36,14 +36,16 @@ def scores_of_comparison(comparison: Comparison) -> dict[str, dict[str, Score]]:
     """Return the deciding measure by method, with the interval of its change."""
     found: dict[str, Score] = {}
     for row in comparison.rows:
-        f1 = row.best_f1[0] if row.best_f1 else None
-        value = {"spearman": row.spearman, "auc": row.auc, "f1": f1}[comparison.metric]
-        if value is None:
+        judged = row.history.judgement
+        if judged is None:
             continue
-        change = row.change or 0.0
-        # Records of the first versions have an interval without its change.
-        low, high = (row.interval if row.change is not None else None) or (change, change)
-        found[row.method] = Score(100 * value, 100 * (change - low), 100 * (high - change))
+        one = judged.measures[comparison.metric]
+        decided = judged.decided
+        found[row.method] = Score(
+            100 * one.after,
+            100 * (decided.change - decided.low),
+            100 * (decided.high - decided.change),
+        )
     return {METRIC_NAMES[comparison.metric]: found} if found else {}
 
 

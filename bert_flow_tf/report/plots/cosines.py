@@ -28,9 +28,11 @@ def cosines_of(
         sides = dict(zip(("before", "after"), pair or (), strict=False))
         return found, {name: one.cosine for name, one in sides.items()}
     if isinstance(result, Comparison):
-        rows = {row.method: row for row in result.rows}
-        cuts = {name: row.threshold for name, row in rows.items() if row.threshold is not None}
-        return {name: row.cosine_counts for name, row in rows.items()}, cuts
+        histories = {row.method: row.history for row in result.rows}
+        return (
+            {name: one.change.after.cosine_counts for name, one in histories.items() if one.change},
+            {name: one.thresholds[1].cosine for name, one in histories.items() if one.thresholds},
+        )
     return {name: one.cosine_counts for name, one in result.measures.items()}, {}
 
 

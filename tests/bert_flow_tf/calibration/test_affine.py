@@ -29,8 +29,14 @@ def with_constant_channels(rounding):
 
 def learned(method, x):
     """Return the mean and the matrix of a method."""
-    transformer = find_method(method).transformer.fit(x)
-    return transformer.mean_, transformer.matrix_
+    first, *others = find_method(method).transformers
+    first.fit(x)
+    matrix = first.matrix_
+    for one in others:
+        one.fit((x - first.mean_) @ matrix)
+        np.testing.assert_array_equal(one.mean_, 0)
+        matrix = matrix @ one.matrix_
+    return first.mean_, matrix
 
 
 def calibrated(method, x):

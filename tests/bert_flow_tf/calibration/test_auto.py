@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bert_flow_tf.calibration.affine import SoftWhitening
 from bert_flow_tf.calibration.auto import Auto
-from bert_flow_tf.calibration.methods import find_method
 
 
 def space(directions, rows=1000, width=384, seed=0):
@@ -19,7 +19,7 @@ def test_few_directions_are_whitened_softly():
     x = space(12)
     auto = Auto().fit(x)
     assert auto.choice_ == "soft-whitening-0.3: 1,000 different sentences use 12 of 384 directions"
-    named = find_method("soft-whitening-0.3").transformer.fit(x)
+    named = SoftWhitening(0.3).fit(x)
     np.testing.assert_allclose(auto.matrix_, named.matrix_)
     np.testing.assert_allclose(auto.mean_, named.mean_)
 
@@ -45,13 +45,13 @@ def test_fewer_channels_are_the_leading_directions():
     x = space(12)
     auto = Auto(8).fit(x)
     assert auto.choice_.startswith("soft-whitening-0.3-8: 1,000 different sentences use 12 of 384")
-    named = find_method("soft-whitening-0.3-8").transformer.fit(x)
+    named = SoftWhitening(0.3, 8).fit(x)
     np.testing.assert_allclose(auto.matrix_, named.matrix_)
 
 
 def test_a_projection_keeps_cosines_better_than_one_of_centred_rows():
     x = space(60)
-    auto = find_method("auto-30").transformer.fit(x)
+    auto = Auto(30).fit(x)
     reason = "1,000 different sentences use 60 of 384 directions; from 30 on, whitening can harm"
     assert auto.choice_ == f"projected to the 30 directions that keep cosines best: {reason}"
     np.testing.assert_allclose(auto.matrix_.T @ auto.matrix_, np.eye(30), atol=1e-9)

@@ -12,8 +12,8 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from bert_flow_tf import FlowCalibrator, calibrate, compare
 from bert_flow_tf.calibration import learning
-from bert_flow_tf.calibration.affine import affine_form
-from bert_flow_tf.calibration.methods import METHODS, Kind, find_method, find_methods
+from bert_flow_tf.calibration.affine import Whitening, affine_form
+from bert_flow_tf.calibration.methods import find_method, find_methods
 from bert_flow_tf.calibration.settings import FitSettings
 from glow.coupling import AffineCoupling
 from tests.refusals import user_error
@@ -58,6 +58,12 @@ def test_nothing_is_held_out_where_that_says_little():
         assert hold_out(sentences, fraction, batch_size) == (sentences, [])
 
 
+def learned(data, method, encode=numbers, pairs=None, **settings):
+    """Return what the learner makes of sentences or rows."""
+    measuring = learning.Measuring(encode=encode, pairs=pairs)
+    return learning.learn(data, find_method(method), FitSettings(**settings), measuring)
+
+
 def test_each_progress_bar_says_what_is_encoded():
     labels = []
 
@@ -66,25 +72,25 @@ def test_each_progress_bar_says_what_is_encoded():
         return np.random.default_rng(len(texts)).normal(size=[len(texts), 8])
 
     pairs = SENTENCES[:20], SENTENCES[20:40], list(range(20))
-    learning.fit_sentences(encode, SENTENCES, find_method("whitening"), FitSettings(), pairs)
-    assert labels == ["sentences", "pairs", "pairs", "held out", "held out"]
+    learned(SENTENCES, "whitening", encode=encode, pairs=pairs)
+    # The held-out sentences are among the encoded ones; only their mixtures are new.
+    assert labels == ["sentences", "pairs", "pairs", "held out"]
 
 
 def test_a_map_is_measured_without_the_held_out_sentences_and_learned_with_them():
-    fitted = learning.fit_sentences(numbers, SENTENCES, find_method("whitening"), FitSettings())
+    fitted = learned(SENTENCES, "whitening")
     u = numbers(SENTENCES)
-    expected = find_method("whitening").transformer.fit(u).transform(u)
-    np.testing.assert_allclose(fitted.calibration.forward(u), expected, rtol=0, atol=1e-5)
+    expected = Whitening().fit(u).transform(u)
+    (calibration,) = fitted.maps
+    np.testing.assert_allclose(calibration.forward(u), expected, rtol=0, atol=1e-5)
     assert fitted.record.training.settings == {
         "sentences": 400,
         "held_out": 40,
         "method": "whitening",
     }
-    without = learning.fit_sentences(
-        numbers, SENTENCES, find_method("whitening"), FitSettings(dev_fraction=0)
-    )
+    without = learned(SENTENCES, "whitening", dev_fraction=0)
     assert without.history.change is None
-    np.testing.assert_array_equal(without.calibration.forward(u), fitted.calibration.forward(u))
+    np.testing.assert_array_equal(without.maps[0].forward(u), calibration.forward(u))
 
 
 def test_a_flow_keeps_its_held_out_losses():
@@ -114,7 +120,7 @@ def test_another_transformer_may_have_fewer_channels():
     assert model.calibration.output_size == model.record.output_size == 3
     assert model.encode(SENTENCES[:5]).shape == (5, 3)
     assert model.calibration.forward(tf.constant(numbers(SENTENCES[:5]))).shape == (5, 3)
-    with user_error("found 20 channels of KernelPCA", "at most the encoder's 8"):
+    with user_error("found 20 channels of KernelPCA", "at most the 8 before it"):
         calibrate(numbers, SENTENCES, method=KernelPCA(20, kernel="rbf"))
 
 
@@ -155,30 +161,36 @@ def test_a_pipeline_is_affine_beside_a_channel_that_hardly_varies(deviation):
     np.testing.assert_allclose((u - mean) @ matrix, expected, rtol=0, atol=1e-5)
 
 
-def test_own_methods_stand_beside_named_ones(monkeypatch):
-    with user_error("number: found '-X', expected "):
-        Kind(FastICA, "-X")
-    monkeypatch.setitem(METHODS, "own", Kind(lambda e: FastICA(random_state=int(e)), "-E"))
-    assert find_method("own-2.0").transformer.random_state == 2
-    monkeypatch.setitem(METHODS, "ica", Kind(lambda k: FastICA(int(k), random_state=0), "-K"))
+def ica():
+    """Make a method of one's own, whose name is `module:name`."""
+    return FastICA(4, random_state=0)
+
+
+OWN = f"{__name__}:ica"
+
+
+def test_own_methods_stand_beside_named_ones():
     flow = FlowCalibrator(epochs=2, batch_size=16)
-    found = compare(numbers, SENTENCES, ["ica-4", PCA(3), flow])
-    assert [row.method for row in found.rows] == ["none", "ica-4", "PCA(n_components=3)", "flow"]
+    found = compare(numbers, SENTENCES, [OWN, PCA(3), flow])
+    assert [row.method for row in found.rows] == ["none", OWN, "PCA(n_components=3)", repr(flow)]
     # The witness was not studied on a method of one's own.
-    assert not find_method("ica-4").has_witness and find_method("whitening-3").has_witness
+    assert not find_method(OWN).has_witness and find_method("whitening-3").has_witness
     model = calibrate(numbers, SENTENCES, method=flow)
-    assert model.calibration is flow.flow_
     assert model.record.training.settings["epochs"] == 2
+    assert model.record.method == "flow"
     for method, said in (("ica", "'ica'"), (7, "fit and transform"), (PCA, "fit and transform")):
         with user_error("method: found", said):
             calibrate(numbers, SENTENCES, method=method)
+    for path in ("no_such_module:ica", f"{__name__}:no_such_name", f"{__name__}:learned"):
+        with user_error(f"method: {path}: "):
+            calibrate(numbers, SENTENCES, method=path)
 
 
 def test_a_long_pipeline_has_a_short_label_and_a_key_is_one():
     pipelines = [make_pipeline(StandardScaler(), PCA(k, whiten=True)) for k in (3, 4)]
     labels = [one.label for one in find_methods([*pipelines, PCA(3), "sn", "sn"])]
     short = "StandardScaler+PCA"
-    assert labels == [short, f"{short} (2)", "PCA(n_components=3)", "sn", "sn"]
+    assert labels == [short, f"{short} (2)", "PCA(n_components=3)", "sn"]
     assert "n_components=4" in find_methods(pipelines)[1].name
     found = compare(numbers, SENTENCES, {"my pca": pipelines[0], "scaled": "sn"})
     assert [row.method for row in found.rows] == ["none", "my pca", "scaled"]
@@ -205,8 +217,7 @@ def test_a_metric_without_pairs_is_an_error():
 
 
 def test_embeddings_that_do_not_vary_are_an_error():
-    method = find_method("soft-whitening-0.1")
     with user_error("fit: found embeddings that do not vary"):
-        learning.fit_sentences(
-            lambda texts, label: np.ones([len(texts), 8]), SENTENCES, method, FitSettings()
+        learned(
+            SENTENCES, "soft-whitening-0.1", encode=lambda texts, label: np.ones([len(texts), 8])
         )

@@ -19,7 +19,7 @@ def test_each_warning_names_the_callers_file(tiny_encoder_dir):
     model = BertFlow.from_hub(tiny_encoder_dir, pooling="avg", max_seq_length=8)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(_FEW, method="whitening", batch_size=4, dev_fraction=0.0)
+        model.fit(_FEW, method="whitening", dev_fraction=0.0)
         calibrate(_codes, _FEW, epochs=1, batch_size=4, dev_fraction=0.0)
         compare(_codes, _FEW, ["whitening", "natsv-3"])
     ours = [one for one in caught if one.category is UserWarning]

@@ -25,26 +25,24 @@ def forget(u):
     return u * WEIGHTS + 0.1
 
 
+def seen(before, after, sentences=SENTENCES, encode=embed, seed=0):
+    return witness(encode, before, after, sentences, encode(sentences), seed)
+
+
 def test_witness_correlates_shares_of_mixtures_with_cosines():
-    same = witness(embed, np.copy, np.copy, SENTENCES)
+    same = seen(np.copy, np.copy)
     # Bags of words tell the share of a mixture exactly.
     assert same.before == same.after == pytest.approx(1, abs=0.03) and same.sentences == 100
     assert same.claim.startswith("no clear change")
-    assert (
-        witness(embed, np.copy, np.copy, SENTENCES, seed=1)
-        != same
-        == witness(embed, np.copy, np.copy, SENTENCES)
-    )
-    assert witness(embed, np.copy, np.copy, ["a1", "b1"]).sentences == 2
+    assert seen(np.copy, np.copy, seed=1) != same == seen(np.copy, np.copy)
+    assert seen(np.copy, np.copy, ["a1", "b1"]).sentences == 2
 
 
 def test_witness_tells_a_map_that_helps_from_one_that_harms():
-    harmed = witness(embed, np.copy, forget, SENTENCES)
+    harmed = seen(np.copy, forget)
     # 100 sentences of four independent words each are as isotropic as they can be.
     assert harmed.claim == "harms" and harmed.after < harmed.before and harmed.directions > 300
-    helped = witness(
-        lambda texts: forget(embed(texts)), np.copy, lambda u: (u - 0.1) / WEIGHTS, SENTENCES
-    )
+    helped = seen(np.copy, lambda u: (u - 0.1) / WEIGHTS, encode=lambda texts: forget(embed(texts)))
     assert helped.claim == "helps" and helped.directions < 25
     assert (helped.before, helped.after) == pytest.approx((harmed.after, harmed.before), abs=0.01)
 

@@ -8,8 +8,9 @@ import pytest
 
 from bert_flow_tf import BertFlow, compare
 from bert_flow_tf.calibration import judgement
-from bert_flow_tf.calibration.comparison import Compared, recommend
-from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.comparison import Comparison, Row, recommend
+from bert_flow_tf.common.json_files import read_json
+from tests.bert_flow_tf.histories import history
 from tests.refusals import bert_flow, refused, succeeds, user_error
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")
@@ -39,7 +40,7 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
     # Six fits draw them, and only equal ones are compared.
     monkeypatch.setattr(judgement, "_RESAMPLES", 100)
     folder, pairs = files
-    encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--train_batch_size", 16)
+    encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8)
     own = ("--input", folder / "rows.csv", "--column", "text", "--methods", "sn,soft-whitening-0.5")
     named = (
         "--pairs",
@@ -58,30 +59,28 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
     done = bert_flow("compare", *encoder, *own, *named[:-2], "--format", "csv")
     table = list(csv.DictReader(done.stdout.splitlines()))
     assert [row["method"] for row in table] == ["none", "sn", "soft-whitening-0.5"]
-    assert float(table[1]["AUC"]) == 100 * found["rows"][1]["auc"]
-    assert float(table[0]["Spearman"]) == 100 * found["rows"][0]["spearman"]
+    result = read_json(folder / "found.json", Comparison, expected="a comparison")
+    none, sn, soft = [row.history for row in result]
+    assert [row.method for row in result] == ["none", "sn", "soft-whitening-0.5"]
+    assert float(table[1]["AUC"]) == 100 * sn.judgement.measures["auc"].after
+    assert float(table[0]["Spearman"]) == 100 * none.judgement.measures["spearman"].after
     assert f"recommended, {found['reason']}" in done.stderr
     model, calls, columns = (
         BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8),
         [],
         list(zip(*pairs, strict=True)),
     )
-    rows = {row["method"]: row for row in found["rows"]}
-    assert list(rows) == ["none", "sn", "soft-whitening-0.5"]
     given = [*SENTENCES, SENTENCES[7], SENTENCES[7], SENTENCES[9]]
-    history = model.fit(given, method="soft-whitening-0.5", pairs=columns, batch_size=16).history_
-    judged = history.judgement
-    soft = rows["soft-whitening-0.5"]
-    spearman = judged.measures["spearman"]
-    auc = judged.measures["auc"]
-    assert (rows["none"]["spearman"], soft["spearman"]) == (spearman.before, spearman.after)
-    assert (rows["none"]["auc"], soft["auc"]) == (auc.before, auc.after)
-    assert soft["change"] == auc.change
-    assert soft["interval"] == [auc.low, auc.high]
-    assert soft["best_f1"] == [judged.best_f1[1].f1, judged.best_f1[1].cosine]
-    assert soft["precision_if_rare"] == judged.best_f1[1].precision_if_rare
-    assert soft["mean_cosine"] == history.change.after.mean_cosine
-    assert rows["none"]["witness"] == history.witness.before
+    fitted = model.fit(given, method="soft-whitening-0.5", pairs=columns).history_
+    # The file has all of what a fit measures.
+    for name in ("judgement", "change", "thresholds", "witness"):
+        assert getattr(soft, name) == getattr(fitted, name)
+    # The first row is the encoder as it is, on both sides.
+    for measured in none.judgement.measures.values():
+        assert measured.before == measured.after
+    assert none.judgement.best_f1[1] == fitted.judgement.best_f1[0]
+    assert none.change.after == none.change.before == fitted.change.before
+    assert none.witness.after == fitted.witness.before
     assert "change of AUC" in printed
     by_spearman = succeeds("compare", *encoder, *own, *named[:-2], "--metric", "spearman")
     assert "change of" not in by_spearman
@@ -95,46 +94,47 @@ def test_each_row_has_the_figures_of_a_fit_and_embeddings_are_computed_once(
         given,
         ["sn", "soft-whitening-0.5"],
         pairs=columns,
-        settings=FitSettings(batch_size=16),
     )
-    assert again.rows[2].auc == auc.after
+    assert again.rows[2].history.judgement == fitted.judgement
     assert len(calls) == len({tuple(one) for one in calls}) == 3
     assert str(again).splitlines()[-1] == f"recommended, {again.reason}: {again.recommended}"
     with pytest.warns(UserWarning, match="natsv-99 is left out: fit: found 99 directions"):
-        found = compare(encode, given, ["natsv-99", "sn"], settings=FitSettings(batch_size=16))
+        found = compare(encode, given, ["natsv-99", "sn"])
     assert [row.method for row in found.rows] == ["none", "sn"]
     with user_error("fit: found 99 directions"):
-        compare(encode, given, ["natsv-99"], settings=FitSettings(batch_size=16))
+        compare(encode, given, ["natsv-99"])
 
 
-def row(method, change=None, interval=None, verdict=None, **others):
-    return Compared(method=method, change=change, interval=interval, verdict=verdict, **others)
+def row(method, change=None, interval=(0.0, 0.0), **others):
+    spearman = None if change is None else (0.5, 0.5 + change)
+    return Row(method=method, history=history(spearman=spearman, interval=interval, **others))
 
 
-HELPS = row("sn", 0.1, (0.05, 0.15), "helps")
-AUTO = row("auto", 0.02, (-0.03, 0.07), "no clear change", choice="soft-whitening-0.3: …")
-UNCHANGED = row("auto", 0.0, (0.0, 0.0), "no clear change", choice="left as they are: …")
+HELPS = row("sn", 0.1, (0.05, 0.15))
+AUTO = row("auto", 0.02, (-0.03, 0.07), choice="soft-whitening-0.3: …")
+UNCHANGED = row("auto", 0.0, (0.0, 0.0), choice="left as they are: …")
+BETTER = (0.4, 0.5)
 
 
 @pytest.mark.parametrize(
     ("rows", "pairs", "recommended", "reason"),
     [
-        ([HELPS, row("natsv-1", 0.05, (0.01, 0.09), "helps")], 60, "sn", "by the labelled pairs"),
-        ([row("sn", -0.1, (-0.2, -0.05), "harms")], 60, "none", "by the labelled pairs"),
-        ([row("sn", 0.003, (-0.003, 0.009), "no clear change")], 60, "none", "by the labelled"),
+        ([HELPS, row("natsv-1", 0.05, (0.01, 0.09))], 60, "sn", "by the labelled pairs"),
+        ([row("sn", -0.1, (-0.2, -0.05))], 60, "none", "by the labelled pairs"),
+        ([row("sn", 0.003, (-0.003, 0.009))], 60, "none", "by the labelled"),
         (
-            [AUTO, row("flow", 0.06, (-0.01, 0.13), "no clear change")],
+            [AUTO, row("flow", 0.06, (-0.01, 0.13))],
             60,
             "auto",
             "60 labelled pairs are too few to tell (flow: Spearman +6.00, 95 %: -1.00 to +13.00)",
         ),
-        ([UNCHANGED, row("flow", 0.06, (-0.01, 0.13), "no clear change")], 60, "none", "too few"),
-        ([row("flow", 0.06, (-0.01, 0.13), "no clear change")], 60, "none", "too few to tell"),
+        ([UNCHANGED, row("flow", 0.06, (-0.01, 0.13))], 60, "none", "too few"),
+        ([row("flow", 0.06, (-0.01, 0.13))], 60, "none", "too few to tell"),
         ([row("auto", choice="soft-whitening-0.3: …")], 0, "auto", "without labelled pairs"),
         ([row("auto", choice="left as they are: …")], 0, "none", "without labelled pairs"),
         ([row("my pca")], 0, "none", "without labelled pairs"),
-        ([row("flow", witness=0.5, witness_claim="helps")], 0, "flow", "by the witness"),
-        ([row("flow", witness=0.5, witness_claim="harms")], 0, "none", "by the witness"),
+        ([row("flow", witness=BETTER, directions=5)], 0, "flow", "by the witness"),
+        ([row("flow", witness=BETTER[::-1], directions=90)], 0, "none", "by the witness"),
     ],
 )
 def test_a_recommendation_rests_on_intervals_else_on_auto(rows, pairs, recommended, reason):

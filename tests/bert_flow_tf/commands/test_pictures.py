@@ -66,7 +66,7 @@ def test_evaluate_and_report_draw_scores(fitted, small_glue_dir, tmp_path):
 
 def test_compare_draws_each_method(fitted, small_glue_dir, tmp_path):
     plot = tmp_path / "compare.svg"
-    methods = ("--methods", "sn,whitening", "--train_batch_size", 16)
+    methods = ("--methods", "sn,whitening")
     succeeds("compare", *fitted[0], "--glue_dir", small_glue_dir, *methods, "--plot", plot)
     assert {"sn", "whitening", "Spearman (whiskers: 95 % of the change)"} <= {*titles(plot)}
 

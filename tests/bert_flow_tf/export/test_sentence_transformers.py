@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.peers import peer_environment
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.calibration.methods import find_method
+from bert_flow_tf.calibration.affine import SoftWhitening
 from glow.calibration import AffineMap
 from glow.config import GlowConfig
 from tests.bert_flow_tf.export.test_guide import GUIDE
@@ -62,7 +62,7 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
         if config is not None:
             model.flow.initialize_from_data(model.encoder.embed(model.tokenize(sentences)))
         if "channels" in options:
-            whitening = find_method("soft-whitening-0.1-5").transformer
+            whitening = SoftWhitening(0.1, 5)
             whitening.fit(model.encode_pooled(sentences))
             model.flow = AffineMap(16, whitening.mean_, whitening.matrix_)
         model.truncate_dim = options.get("truncate_dim")

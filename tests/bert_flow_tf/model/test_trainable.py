@@ -58,7 +58,9 @@ def test_without_the_encoder_only_the_flow_is_trained(model):
 def test_a_flow_behind_a_whitening_keeps_its_whitening(tiny_encoder_dir, tmp_path):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     config = small_runs.small_flow_file(tmp_path)
-    model.fit(TEXTS, method="whitened-flow", flow_model_config=config, batch_size=16, epochs=1)
+    model.fit(
+        TEXTS, method="soft-whitening-0.1+flow", flow_model_config=config, batch_size=16, epochs=1
+    )
     whitening = model.flow.variables_by_path["whitening/matrix"].numpy()
     train(model, TEXTS, steps=3)
     np.testing.assert_array_equal(model.flow.variables_by_path["whitening/matrix"], whitening)

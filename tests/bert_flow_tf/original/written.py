@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_flow_tf.calibration.comparison import Compared, Comparison
+from bert_flow_tf.calibration.comparison import Comparison, Row
 from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.report import collected as results
 from bert_flow_tf.tasks.protocols import TaskScores
@@ -10,6 +10,7 @@ from bert_flow_tf.tasks.scores import IsotropyResults, Scores
 from bert_flow_tf.training.run_records import StageCost, TrainingResults
 from bert_flow_tf.vectors.isotropy import measure_isotropy
 from tests.bert_flow_tf import records
+from tests.bert_flow_tf.histories import history
 from tests.bert_flow_tf.records import MADE_BY
 
 CLS = records.model(pooling="cls")
@@ -82,19 +83,14 @@ def reproduction(rows):
 
 
 def comparison(model=CLS, *, task="sts-b", pairs=1379):
-    rows = [
-        Compared(method="none", spearman=0.7308, witness=0.9, mean_cosine=0.3, threshold=0.7),
-        Compared(
-            method="sn",
-            spearman=0.75,
-            interval=(0.01, 0.03),
-            witness=0.91,
-            witness_claim="no clear change",
+    histories = {
+        "none": history(
+            spearman=(0.7308, 0.7308), witness=(0.9, 0.9), mean_cosine=0.3, threshold=0.7
         ),
-        Compared(
-            method="flow", spearman=0.7845, interval=(0.04, 0.06), auc=0.8, best_f1=(0.7, 0.55)
-        ),
-    ]
+        "sn": history(spearman=(0.7308, 0.75), interval=(0.01, 0.03), witness=(0.9, 0.91)),
+        "flow": history(spearman=(0.7308, 0.7845), interval=(0.04, 0.06), auc=0.8, f1=(0.7, 0.55)),
+    }
+    rows = [Row(method=method, history=one) for method, one in histories.items()]
     data = {"sentences": 100, "pairs": pairs, "task": task, "flow_model_config": "config_l3_d3_w32"}
     return Comparison(
         made_by=MADE_BY, model=model, encoder="demo, cls", **data, rows=rows, recommended="flow"

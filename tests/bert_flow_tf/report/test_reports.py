@@ -91,13 +91,15 @@ def test_a_comparison_stands_beside_table_5_and_recommends():
     title, header, _, *rows = lines(_reported(written.comparison(AVG)))
     assert title == "a: demo, cls: 100 sentences, 1,379 labelled pairs"
     assert header.startswith(
-        "method Spearman change AUC best F1 witness without labels mean cosine"
+        "method Spearman change AUC best F1 precision at 1 in 1,000 witness without labels mean"
     )
     assert rows == [
-        "none 73.08 - - - 90.00 - 0.300 0.700 47.29",
-        "sn 75.00 +1.92 (95 %: +1.00 to +3.00) - - 91.00 no clear change - - 55.46",
-        "flow 78.45 +5.37 (95 %: +4.00 to +6.00) 80.00 70.00 (at cosine 0.55) - - - - 65.62",
+        "none 73.08 - - - - 90.00 - 0.300 0.700 47.29",
+        "sn 75.00 +1.92 (95 %: +1.00 to +3.00) - - - 91.00 no clear change - - 55.46",
+        "flow 78.45 +5.37 (95 %: +4.00 to +6.00) 80.00 70.00 (at cosine 0.55) 2.00 - - - - 65.62",
         "Table 5: BERT-base, not comparable.",
+        "The best F1's cosine belongs to the share of equal pairs among these; \"precision at 1 in "
+        '1,000" is its precision where one in 1,000 pairs is equal.',
         "recommended, by the labelled pairs: flow",
     ]
     for other in ({"pairs": 60}, {"task": None}, {"model": written.CLS}):
