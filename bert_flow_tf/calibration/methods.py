@@ -126,7 +126,7 @@ def find_methods(methods: Sequence[Any] | Mapping[str, Any]) -> list[Method]:
 
 
 def find_method(method: Any) -> Method:
-    """Return a method of a name, an object, or a list of them.
+    """Return the method of a name, an object or a list.
 
     A name joins methods by "+", such as `whitening+flow`. An object has scikit-learn's `fit` and
     `transform`. It is cloned, so that a fit changes none that a user has.

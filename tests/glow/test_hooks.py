@@ -77,10 +77,10 @@ class Recorder(tf_keras.callbacks.Callback):
 
 
 def overridden():
-    """Return a recorder with hooks of its own; Keras calls no others on batches."""
+    """Return a recorder that overrides every hook."""
 
     def hook(self, *arguments, **options):
-        pass
+        """Do nothing; Keras calls no batch hook that is not overridden."""
 
     names = [name for name in dir(tf_keras.callbacks.Callback) if name.startswith("on_")]
     return type("Overridden", (Recorder,), dict.fromkeys(names, hook))()
