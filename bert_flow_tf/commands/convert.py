@@ -189,7 +189,6 @@ def _encoder(
 ) -> "Pretrained":
     from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.encoder.weights import Pretrained
     from bert_flow_tf.original.encoder import recorded_encoder, trained_encoder
 
     if tf1_checkpoint:
@@ -202,6 +201,4 @@ def _encoder(
         source = trained_encoder(prefix, source)
     else:
         source = resolve_encoder(bert_hub=hub, preprocess_hub=preprocess_hub)
-    if not isinstance(source.pretrained, Pretrained):
-        raise UserError(f"{source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
-    return source.pretrained
+    return source.bert

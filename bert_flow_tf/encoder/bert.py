@@ -45,8 +45,6 @@ class Bert:
       portable: True to use only operations that ONNX has.
     """
 
-    seeds_dropout = True
-
     def __init__(
         self,
         weights: Mapping[str, np.ndarray | tf.Variable],

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.saved_model_encoder import SavedModelEncoder
@@ -29,9 +29,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
     Attributes:
       variables_by_name: the encoder's variables, by TF1's names or the SavedModel's.
       traced_embed: `embed`, traced at its first call.
+      traced_dropout: a call with dropout, of inputs with `occurrence` and a seed, traced likewise.
       max_seq_length, num_types: number of positions and of token types; None if unknown.
       bert_config: shape and rates of a BERT; None for another encoder.
-      seeds_dropout: True if seed and `occurrence` decide dropout; a SavedModel's dropout is random.
 
     Raises:
       UserError: the encoder cannot be loaded, or the pooling is unknown.
@@ -42,16 +42,14 @@ class SentenceEncoder(tf_keras.layers.Layer):
     ) -> None:
         super().__init__(trainable=trainable, name="sentence_encoder")
         self.source = source
-        bert = source.pretrained
         self._encoder: Any = (
-            Bert(bert.weights, bert.config, trainable=trainable)
-            if isinstance(bert, Pretrained)
-            else SavedModelEncoder(bert, trainable=trainable)
+            Bert(source.bert.weights, source.bert.config, trainable=trainable)
+            if source.is_bert
+            else SavedModelEncoder(source.pretrained, trainable=trainable)
         )
         self.bert_config: BertConfig | None = self._encoder.config
         self.num_layers = self._encoder.num_layers
         self.hidden_size = self._encoder.hidden_size
-        self.seeds_dropout = self._encoder.seeds_dropout
         # Keras tracks variables in an attribute, in this order, which clipping by the global norm
         # depends on.
         self._in_order = list(self._encoder.variables.values())
@@ -82,12 +80,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     def in_bfloat16(self) -> "SentenceEncoder":
         """Return a copy that computes matrix products in bfloat16."""
-        if self.bert_config is None:
+        if not self.source.is_bert:
             raise ArgumentError(
                 f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT"
             )
         encoder = self.with_pooling(self.sentence_embedding_type)
-        encoder._encoder = Bert(self._encoder.variables, self.bert_config, dtype=tf.bfloat16)
+        config = self.source.bert.config
+        encoder._encoder = Bert(self._encoder.variables, config, dtype=tf.bfloat16)
         return encoder
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
@@ -107,8 +106,15 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def _set_functions(self) -> None:
         # All users of an encoder call this function, so that it is traced only once.
         self.traced_embed = traced_once(self.embed, TOKEN_SPECS)
+        self.traced_dropout = traced_once(
+            lambda inputs, seed: self(inputs, training=True, dropout_seed=seed),
+            TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)},
+            tf.TensorSpec([], tf.int64),
+        )
 
-    def call(self, inputs: Inputs, training: bool = False, dropout_seed: int = 0) -> tf.Tensor:
+    def call(
+        self, inputs: Inputs, training: bool = False, dropout_seed: int | tf.Tensor = 0
+    ) -> tf.Tensor:
         """Return embeddings [batch, embedding_size].
 
         In training, `dropout_seed` and `inputs["occurrence"]` seed each sentence's dropout. The
@@ -129,9 +135,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
           weights: with `portable`, what a BERT computes with instead of its variables, by name.
           portable: True for operations of a BERT that ONNX has.
         """
-        if self.bert_config is None or not portable:
+        if not portable or not self.source.is_bert:
             return self(inputs, training=False)
-        bert = Bert(weights or self._encoder.variables, self.bert_config, portable=True)
+        config = self.source.bert.config
+        bert = Bert(weights or self._encoder.variables, config, portable=True)
         return self.pooling(
             bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"]
         )
@@ -144,7 +151,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @tf.autograph.experimental.do_not_convert
     def _outputs(
-        self, inputs: Inputs, training: bool, dropout_seed: int, first_token_only: bool = False
+        self,
+        inputs: Inputs,
+        training: bool,
+        dropout_seed: int | tf.Tensor,
+        first_token_only: bool = False,
     ) -> Outputs:
         tokens = {name: inputs[name] for name in TOKEN_INPUTS}
         if not training:
@@ -154,9 +165,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
             numbers = tf.random.uniform(
                 tf.shape(tokens["input_mask"])[:1], maxval=tf.int64.max, dtype=tf.int64
             )
-        seeds = tf.stack(
-            [tf.fill(tf.shape(numbers), tf.constant(dropout_seed, tf.int64)), numbers], 1
-        )
+        seeds = tf.stack([tf.fill(tf.shape(numbers), tf.cast(dropout_seed, tf.int64)), numbers], 1)
         return self._encoder(tokens, seeds, training=True)
 
     @property
@@ -193,11 +202,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     def read_pretrained(self, record: SourceRecord) -> Pretrained:
         """Return a BERT's present weights; raise `UserError` for another encoder."""
-        bert = self.source.pretrained
-        if not isinstance(bert, Pretrained):
-            raise UserError(
-                f"{self.source.bert_hub}: found a SavedModel that is no BERT, expected a BERT"
-            )
+        bert = self.source.bert
         weights = {name: variable.numpy() for name, variable in self.variables_by_name.items()}
         return Pretrained(bert.config, bert.vocab, weights, record)
 

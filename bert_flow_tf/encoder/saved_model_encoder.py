@@ -44,7 +44,6 @@ class SavedModelEncoder:
     """
 
     config = None
-    seeds_dropout = False
 
     def __init__(self, program: Program, *, trainable: bool = False) -> None:
         # tensorflow_hub takes a second to import, and a BERT does not need it.

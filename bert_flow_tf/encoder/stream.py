@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, count_cut, only_unknown
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
 from bert_flow_tf.vectors.texts import parts, sentence_list
@@ -24,6 +24,19 @@ from bert_flow_tf.vectors.texts import parts, sentence_list
 # Padded texts of up to 8,192 characters in all are one batch, which needs neither sorting nor
 # threads: only attention computes with padding.
 _ONE_BATCH = 8192
+
+
+def count_cut(pieces: tf.RaggedTensor, max_seq_length: int) -> tf.Tensor:
+    """Return the number [] of rows that `pack` cuts."""
+    return tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
+
+
+def only_unknown(pieces: tf.RaggedTensor, unknown_id: int) -> tf.Tensor:
+    """Return True for each row [n] of nothing but unknown pieces."""
+    is_unknown = tf.cast(tf.equal(pieces.values, unknown_id), tf.int64)
+    unknown = tf.math.unsorted_segment_sum(is_unknown, pieces.value_rowids(), pieces.nrows())
+    lengths = pieces.row_lengths()
+    return (lengths > 0) & (unknown == lengths)
 
 
 class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
@@ -142,12 +155,8 @@ class SentenceBatcher:
                 count = len(sentences)
                 # [CLS] and [SEP] count as words of four characters.
                 if texts and count * (max(map(len, texts)) + 8) <= _ONE_BATCH:
-                    tokens, cut, unknown = self._tokenizer.traced(self._max_seq_length)(
-                        tf.constant([text.encode() for text in texts], tf.string)
-                    )
-                    cuts.texts = count
-                    cuts.cut = int(cut)
-                    cuts.unknown = int(unknown)
+                    pieces = tokenize(self._tokenizer, texts, self._max_seq_length, cuts)
+                    tokens = self._tokenizer.pack(pieces, self._max_seq_length)
                     return self._encode(tokens).numpy()
             pieces = [
                 tokenize(self._tokenizer, part, self._max_seq_length, cuts)

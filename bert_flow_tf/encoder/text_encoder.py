@@ -1,21 +1,35 @@
 """An encoder as a stage of a model: texts to pooled vectors."""
 
+import concurrent.futures
 import copy
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
+from tensorflow.python.eager import context  # The public API cannot return the current device.
+from tqdm import tqdm
 
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.settings import DTYPES
-from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.pooling import pooling_code
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.vectors.batches import check_max_seq_length
-from bert_flow_tf.vectors.texts import sentence_list
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
+from bert_flow_tf.vectors.batches import (
+    TOKENS_PER_BATCH,
+    check_batch_size,
+    check_max_seq_length,
+    distinct,
+    length_batches,
+    losses_in_words,
+    padded,
+)
+from bert_flow_tf.vectors.texts import parts, sentence_list
 
 Self = TypeVar("Self", bound="TextEncoder")
 
@@ -32,6 +46,7 @@ class TextEncoder:
         that can be set.
       dtype: "float32", or "bfloat16" for matrices and their products.
       trained: True if training has changed the network's weights since `source`.
+      pad_to_max: True to pad rows to `max_seq_length`, as the original does.
 
     Attributes:
       tokenizer: the tokenizer of `source`.
@@ -49,6 +64,7 @@ class TextEncoder:
         max_seq_length: int,
         dtype: str = DTYPES[0],
         trained: bool = False,
+        pad_to_max: bool = False,
     ) -> None:
         # np.dtype("float32") equals its name, but cannot be written as JSON.
         if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -59,6 +75,7 @@ class TextEncoder:
         self.network = network
         self.dtype = dtype
         self.trained = trained
+        self.pad_to_max = pad_to_max
         self.max_seq_length = max_seq_length
         self.tokenizer = source.tokenizer()
         self.computing = network.in_bfloat16() if dtype == "bfloat16" else network
@@ -116,23 +133,31 @@ class TextEncoder:
         Raises:
           UserError: an element is not a string, or an argument is invalid.
         """
-        if dropout_seed is None:
-            return self._batcher().encode(
-                sentence_list(texts), batch_size=batch_size, show_progress_bar=show_progress_bar
+        check_batch_size(batch_size)
+        found = self.tokenizer.rows(sentence_list(texts), self.max_seq_length)
+        rows = found.rows
+        if found.is_cut.any() or found.is_unknown.any():
+            self._warn_of_losses(len(rows), found.is_cut.sum(), found.is_unknown.sum())
+        if dropout_seed is not None:
+            return self.embed_rows(
+                rows,
+                batch_size=batch_size,
+                dropout_seed=dropout_seed,
+                occurrences=np.arange(len(rows)),
+                show_progress_bar=show_progress_bar,
+                label=label,
             )
-        listed = sentence_list(texts)
-        with stream.CutTexts(self.max_seq_length, self.tokenizer.unknown_id) as cuts:
-            pieces = stream.tokenize(self.tokenizer, listed, self.max_seq_length, cuts)
-        batcher = stream.dropout_batcher(
-            self.computing, self.tokenizer, self.max_seq_length, seed=dropout_seed
-        )
-        return batcher.encode_pieces(
-            pieces,
-            batch_size,
-            occurrences=np.arange(len(listed)),
-            show_progress_bar=show_progress_bar,
-            label=label,
-        )
+        longest = 2 + max(map(len, rows), default=0)
+        if (
+            batch_size is None
+            and not show_progress_bar
+            and 0 < len(rows) * longest <= TOKENS_PER_BATCH
+        ):
+            return self.embed_rows(rows, batches=[np.arange(len(rows))], show_progress_bar=False)
+        unique, index = distinct(rows)
+        return self.embed_rows(
+            unique, batch_size=batch_size, show_progress_bar=show_progress_bar, label=label
+        )[index]
 
     def encode_blocks(
         self,
@@ -145,9 +170,74 @@ class TextEncoder:
 
         Memory holds one list at a time. Raises `UserError` as `encode` does.
         """
-        return self._batcher().encode_blocks(
-            texts, batch_size=batch_size, show_progress_bar=show_progress_bar
-        )
+        check_batch_size(batch_size)
+        total = len(texts) if isinstance(texts, Sized) else None
+        lost = np.zeros(3, int)
+        with _progress(total, show_progress_bar, "encode") as progress:
+            for part in parts(texts):
+                found = self.tokenizer.rows(part, self.max_seq_length)
+                lost += len(part), found.is_cut.sum(), found.is_unknown.sum()
+                unique, index = distinct(found.rows)
+                yield (
+                    part,
+                    self.embed_rows(unique, batch_size=batch_size, show_progress_bar=False)[index],
+                )
+                progress.update(len(part))
+        self._warn_of_losses(*lost)
+
+    def embed_rows(
+        self,
+        rows: Sequence[np.ndarray],
+        *,
+        batch_size: int | None = None,
+        batches: Sequence[np.ndarray] | None = None,
+        dropout_seed: int | None = None,
+        occurrences: np.ndarray | None = None,
+        show_progress_bar: bool | None = None,
+        label: str = "encode",
+    ) -> np.ndarray:
+        """Return the vectors, float32 [n, D], of rows of word pieces.
+
+        The other arguments are those of `encode`.
+
+        Args:
+          rows: each text's ids, int32 [t], without [CLS] and [SEP], see `Tokenizer.rows`.
+          batches: indices of the rows of each batch; by default rows of similar length.
+          occurrences: with `dropout_seed`, int64 [n], the numbers of the rows in a run, which
+            decide their dropout.
+        """
+        length = self.max_seq_length if self.pad_to_max else None
+        if batches is None:
+            lengths = np.array([length or len(row) + 2 for row in rows], np.int64)
+            batches = list(length_batches(lengths, batch_size))
+        tokenizer = self.tokenizer
+        # A thread begins without the caller's device; "" would be the first CPU.
+        device = context.context().device_name or None
+
+        def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            ids, mask = padded(
+                [rows[i] for i in batch],
+                cls=tokenizer.cls_id,
+                sep=tokenizer.sep_id,
+                pad=tokenizer.pad_id,
+                length=length,
+                dtype=np.int32,
+            )
+            with tf.device(device):
+                arrays = (ids, mask, np.zeros_like(ids))
+                tokens = dict(zip(TOKEN_INPUTS, map(tf.constant, arrays), strict=True))
+                if dropout_seed is None or occurrences is None:
+                    return batch, self.computing.traced_embed(tokens).numpy()
+                tokens["occurrence"] = tf.constant(occurrences[batch], tf.int64)
+                seed = tf.constant(dropout_seed, tf.int64)
+                return batch, self.computing.traced_dropout(tokens, seed).numpy()
+
+        vectors = np.empty((len(rows), self.embedding_size), np.float32)
+        with _progress(len(rows), show_progress_bar, label) as progress:
+            for batch, found in map_concurrently(compute, batches):
+                vectors[batch] = found
+                progress.update(len(batch))
+        return vectors
 
     def embed(self, texts: tf.Tensor) -> tf.Tensor:
         """Return the vectors of a string tensor [n], in a graph."""
@@ -163,8 +253,7 @@ class TextEncoder:
 
     def only_unknown(self, texts: Iterable[str]) -> np.ndarray:
         """Return True for each text [n] that holds only unknown word pieces."""
-        pieces = stream.tokenize(self.tokenizer, sentence_list(texts), self.max_seq_length)
-        return stream.only_unknown(pieces, self.tokenizer.unknown_id).numpy()
+        return self.tokenizer.rows(sentence_list(texts), self.max_seq_length).is_unknown
 
     @property
     def fingerprint(self) -> str:
@@ -183,11 +272,15 @@ class TextEncoder:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """All that the vectors depend on, as values of JSON."""
+        """All that the vectors depend on, as values of JSON.
+
+        Raises `ArgumentError` if a pooling of one's own has no module that others can import.
+        """
         return {
             "kind": self.source.kind,
             "fingerprint": self.fingerprint,
             "pooling": self.pooling,
+            "code": pooling_code(self.pooling),
             "max_seq_length": self.max_seq_length,
             "dtype": self.dtype,
         }
@@ -273,10 +366,33 @@ class TextEncoder:
         copied.__dict__.update(self.__dict__)
         return copied
 
-    def _batcher(self) -> stream.SentenceBatcher:
-        return stream.SentenceBatcher(
-            self.computing.traced_embed,
-            self.tokenizer,
-            [self.embedding_size],
-            self.max_seq_length,
-        )
+    def _warn_of_losses(self, texts: int, cut: int, unknown: int) -> None:
+        for words in losses_in_words(texts, cut, unknown, self.max_seq_length):
+            logging.warning("%s", words)
+
+
+def _progress(total: int | None, is_shown: bool | None, label: str) -> tqdm:
+    bar = tqdm(
+        total=total, desc=label, unit="sentence", disable=None if is_shown is None else not is_shown
+    )
+    if bar.disable and is_shown is None:
+        logging.info("%s: encoding %s sentences", label, "the" if total is None else f"{total:,}")
+    return bar
+
+
+def map_concurrently(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+    """Yield `function(item)` in order, computed by two threads."""
+    # Threads cannot enter a strategy's scope, and XLA corrupts memory if two threads compile at
+    # once.
+    if (
+        len(items) == 1
+        or tf.distribute.has_strategy()
+        or tf.config.optimizer.get_jit()
+        or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", "")
+    ):
+        yield from map(function, items)
+        return
+    # The first item is computed before the threads start, so that a `tf.function` is traced once.
+    yield from map(function, items[:1])
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        yield from executor.map(function, items[1:])

@@ -7,13 +7,15 @@ tensorflow-text, because its `BertTokenizer` normalizes by NFKC and case folding
 ids for ß, ﬁ, ½ or full-width letters.
 """
 
-import functools
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as text
+from tqdm import tqdm
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import read_lines, reading
@@ -41,6 +43,21 @@ _PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
 # TF-Hub gives an encoder's inputs these names; each is int32 [n, t].
 TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
+_TEXTS_AT_ONCE = 4096
+
+
+class Tokenized(NamedTuple):
+    """Texts as rows of word pieces.
+
+    Attributes:
+      rows: each text's ids, int32 [t], without [CLS] and [SEP].
+      is_cut: bool [n], True for a text that had more pieces.
+      is_unknown: bool [n], True for a text of nothing but unknown pieces.
+    """
+
+    rows: list[np.ndarray]
+    is_cut: np.ndarray
+    is_unknown: np.ndarray
 
 
 class Tokenizer(tf.Module):
@@ -49,9 +66,6 @@ class Tokenizer(tf.Module):
     Args:
       vocab: word pieces in the order of their ids.
       rules: case, accents, CJK characters and added tokens.
-
-    Attributes:
-      traced: a function of `max_seq_length` that returns `counted_tokens` of texts [n], traced.
     """
 
     def __init__(self, vocab: list[str], rules: TextRules) -> None:
@@ -84,13 +98,40 @@ class Tokenizer(tf.Module):
         }
         with reading("vocabulary", "word pieces"):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
-        # All models with this tokenizer share the functions.
-        self.traced = functools.cache(self._traced)
+        # All models with this tokenizer share the function.
+        self._traced = traced_once(
+            self._cut_pieces, tf.TensorSpec([None], tf.string), tf.TensorSpec([], tf.int32)
+        )
 
-    def _traced(self, max_seq_length: int) -> Callable[[tf.Tensor], tuple]:
-        return traced_once(
-            functools.partial(self.counted_tokens, max_seq_length=max_seq_length),
-            tf.TensorSpec([None], tf.string),
+    def rows(self, texts: Sequence[str], max_seq_length: int) -> Tokenized:
+        """Return the texts' pieces, cut to `max_seq_length` - 2."""
+        starts: Iterable[int] = range(0, len(texts), _TEXTS_AT_ONCE)
+        if len(texts) > 50_000:
+            starts = tqdm(starts, desc="tokenize", disable=None)  # on a terminal only
+        limit = tf.constant(max_seq_length - 2)
+        rows: list[np.ndarray] = []
+        is_cut = np.zeros(len(texts), bool)
+        is_unknown = np.zeros(len(texts), bool)
+        for start in starts:
+            chunk = slice(start, start + _TEXTS_AT_ONCE)
+            encoded = tf.constant([one.encode() for one in texts[chunk]], tf.string)
+            values, ends, *found = (one.numpy() for one in self._traced(encoded, limit))
+            rows += np.split(values, ends[:-1])
+            is_cut[chunk], is_unknown[chunk] = found
+        return Tokenized(rows, is_cut, is_unknown)
+
+    def _cut_pieces(self, sentences: tf.Tensor, limit: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return flat pieces of at most `limit` a row, rows' ends, cut and unknown rows."""
+        pieces = self.tokenize(sentences)
+        kept = pieces[:, :limit]
+        lengths = kept.row_lengths()
+        is_unknown = tf.cast(tf.equal(kept.flat_values, self.unknown_id), tf.int64)
+        unknown = tf.math.unsorted_segment_sum(is_unknown, kept.value_rowids(), kept.nrows())
+        return (
+            kept.flat_values,
+            tf.cumsum(lengths),
+            lengths < pieces.row_lengths(),
+            (lengths > 0) & (unknown == lengths),
         )
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
@@ -154,27 +195,6 @@ class Tokenizer(tf.Module):
         self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False
     ) -> dict[str, tf.Tensor]:
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
-
-    def counted_tokens(
-        self, sentences: tf.Tensor, max_seq_length: int
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Return encoder inputs, the number of cut and of only unknown sentences."""
-        pieces = self.tokenize(sentences)
-        unknown = tf.math.count_nonzero(only_unknown(pieces, self.unknown_id))
-        return self.pack(pieces, max_seq_length), count_cut(pieces, max_seq_length), unknown
-
-
-def count_cut(pieces: tf.RaggedTensor, max_seq_length: int) -> tf.Tensor:
-    """Return the number [] of rows that `pack` cuts."""
-    return tf.math.count_nonzero(pieces.row_lengths() > max_seq_length - 2)
-
-
-def only_unknown(pieces: tf.RaggedTensor, unknown_id: int) -> tf.Tensor:
-    """Return True for each row [n] of nothing but unknown pieces."""
-    is_unknown = tf.cast(tf.equal(pieces.values, unknown_id), tf.int64)
-    unknown = tf.math.unsorted_segment_sum(is_unknown, pieces.value_rowids(), pieces.nrows())
-    lengths = pieces.row_lengths()
-    return (lengths > 0) & (unknown == lengths)
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:

@@ -1,60 +1,47 @@
 """Cache embeddings on disk by a digest of encoder and sentences."""
 
 import hashlib
-import os
 import pathlib
+from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.common.atomic import locked, new_file
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.reading import reading
-from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.pooling import pooling_code
-from bert_flow_tf.encoder.stream import distinct, embed
-from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.common.reading import AnyPath, reading
+from bert_flow_tf.encoder.text_encoder import TextEncoder
+from bert_flow_tf.vectors.batches import distinct
 from glow.arrays import write_arrays
 
-_CACHE_VERSION = 5
+_CACHE_VERSION = 6
 
 
 def cached_embeddings(
-    encoder: SentenceEncoder,
-    tokenizer: Tokenizer,
-    pieces: tf.RaggedTensor,
-    max_seq_length: int,
-    *,
-    cache_dir: str | os.PathLike,
-    pad_to_max: bool = False,
+    encoder: TextEncoder, rows: Sequence[np.ndarray], cache_dir: AnyPath
 ) -> np.ndarray:
-    """Return `stream.embed` of the sentences, cached on disk.
+    """Return `TextEncoder.embed_rows` of word pieces, cached on disk.
 
-    The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of encoder, pooling and its code,
-    padding and distinct sentences. A damaged file is replaced. KEY has the fingerprint of
-    `encoder.source`, so do not train the encoder.
+    The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of the encoder's recipe, padding and
+    distinct rows. A damaged file is replaced. The recipe has the fingerprint of `encoder.source`,
+    so do not train the encoder.
     """
-    padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
-    key = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
-    key += pooling_code(encoder.sentence_embedding_type).items()
-    key += ["XLA"] if tf.config.optimizer.get_jit() else []
-    digest = hashlib.sha256(repr(key).encode())
-    sentences, rows = distinct(pieces)
-    digest.update(
-        sentences.flat_values.numpy().tobytes() + sentences.row_lengths().numpy().tobytes()
-    )
+    unique, index = distinct(rows)
+    key = [_CACHE_VERSION, encoder.recipe, encoder.pad_to_max, bool(tf.config.optimizer.get_jit())]
+    digest = hashlib.sha256(msgspec.json.encode(key))
+    for row in unique:
+        digest.update(msgspec.json.encode(row.tolist()))
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npz"
     if (embeddings := _read(path)) is None:
         # The lock fails before the long computation if the folder is not writable.
         with locked(path, wait=True):
             if (embeddings := _read(path)) is None:
                 with new_file(path) as file:
-                    embeddings = embed(
-                        encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max
-                    )
+                    embeddings = encoder.embed_rows(unique)
                     write_arrays(file, {"embeddings": embeddings})
-    return embeddings[rows]
+    return embeddings[index]
 
 
 def _read(path: pathlib.Path) -> np.ndarray | None:

@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix
-from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.common.records import EncoderFiles
 from bert_flow_tf.encoder.convert.from_checkpoint import read_run
@@ -16,7 +16,6 @@ from bert_flow_tf.encoder.source import (
     read_hub_encoder,
     resolve_encoder,
 )
-from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.training.run_folder import config_of_checkpoint
 from bert_flow_tf.training.run_records import RunConfig
 
@@ -83,6 +82,4 @@ def _from_run(run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None)
 
 def trained_encoder(prefix: pathlib.Path, start: EncoderSource) -> EncoderSource:
     """Return the encoder that a run's checkpoint trained from `start`."""
-    if not isinstance(start.pretrained, Pretrained):
-        raise UserError(f"{prefix}: found a trained encoder that is no BERT, expected a BERT")
-    return EncoderSource(os.path.abspath(prefix), None, read_run(prefix, start.pretrained))
+    return EncoderSource(os.path.abspath(prefix), None, read_run(prefix, start.bert))

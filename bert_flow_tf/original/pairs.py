@@ -1,12 +1,11 @@
 """Batch training pairs in the original's order with tf.data."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.stream import tokenize
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.original.settings import DataSettings
 from bert_flow_tf.tasks.tasks import Examples, Task, get_task, read_train
@@ -26,7 +25,7 @@ Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class TokenizedPairs:
     """Tokenized sentence pairs: rows 2i and 2i+1 are pair i."""
 
-    pieces: tf.RaggedTensor  # int32 [2n, (t)], without [CLS] and [SEP]
+    pieces: Sequence[np.ndarray]  # 2n rows of ids, int32 [t], without [CLS] and [SEP]
     labels: np.ndarray  # float32 [n] in [0, 1], or int32 class ids
 
 
@@ -47,7 +46,7 @@ def read_training_data(
     pairs = tokenize_pairs(tokenizer, examples, labels, max_seq_length)
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
-    pairs = TokenizedPairs(tf.gather(pairs.pieces, _sentences(order)), labels[order])
+    pairs = TokenizedPairs([pairs.pieces[i] for i in _sentences(order)], labels[order])
     return duplicate(pairs, data.dupe_factor, tokenizer.mask_id, seed), len(examples)
 
 
@@ -64,7 +63,7 @@ def tokenize_pairs(
     sentences = [
         s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair
     ]
-    return TokenizedPairs(tokenize(tokenizer, sentences, max_seq_length), labels)
+    return TokenizedPairs(tokenizer.rows(sentences, max_seq_length).rows, labels)
 
 
 def _sentences(indices: np.ndarray) -> np.ndarray:
@@ -80,22 +79,23 @@ def duplicate(pairs: TokenizedPairs, dupe_factor: int, mask_id: int, seed: int) 
         return pairs
     generator = np.random.default_rng([seed, 2])
     rows = []
-    sentences = pairs.pieces.to_list()
-    for a, b in zip(sentences[::2], sentences[1::2], strict=True):
+    for a, b in zip(pairs.pieces[::2], pairs.pieces[1::2], strict=True):
         for copy in range(dupe_factor):
             for pieces in (a, b):
-                masked = list(pieces)
-                if copy and masked:
+                masked = pieces.copy()
+                if copy and len(masked):
                     masked[generator.integers(len(masked))] = mask_id
                 rows.append(masked)
-    return TokenizedPairs(
-        tf.ragged.constant(rows, tf.int32, ragged_rank=1), np.repeat(pairs.labels, dupe_factor)
-    )
+    return TokenizedPairs(rows, np.repeat(pairs.labels, dupe_factor))
 
 
 def fingerprint(pairs: TokenizedPairs) -> str:
-    pieces = pairs.pieces
-    return array_digest([pieces.flat_values.numpy(), pieces.row_lengths().numpy(), pairs.labels])
+    return array_digest([*flat_pieces(pairs.pieces), pairs.labels])
+
+
+def flat_pieces(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return all rows' ids, int32, and the rows' lengths, int64."""
+    return np.concatenate(rows), np.array([len(row) for row in rows], np.int64)
 
 
 def ordered(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
@@ -127,13 +127,14 @@ def token_batches(
       pack: function from word pieces, int32 [n, (t)], to tokens, see `Tokenizer.pack`.
     """
     labels = tf.constant(pairs.labels)
+    pieces = tf.RaggedTensor.from_row_lengths(*flat_pieces(pairs.pieces))
     size = order.element_spec[1].shape[0]
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         indices = indices[rows]
         sentences = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
-        tokens = pack(tf.gather(pairs.pieces, sentences))
+        tokens = pack(tf.gather(pieces, sentences))
         inputs = {
             name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()
         }

@@ -80,10 +80,9 @@ class Run:
     def _train_or_resume(self, stages: Stages) -> PairScorer:
         training = self.settings.training
         source = resolve_run_encoder(**self.settings.model.encoder_arguments)
-        tokenizer = source.tokenizer()
         found, count = pairs.read_training_data(
             self.settings.data,
-            tokenizer,
+            source.tokenizer(),
             self.settings.model.max_seq_length,
             self.settings.losses.num_examples,
             training.seed,
@@ -101,9 +100,7 @@ class Run:
             order = functools.partial(
                 pairs.ordered, len(found.labels), training.train_batch_size, training.seed
             )
-            batches = new_batches(
-                model, tokenizer, found, order, self.settings.model, training, cache_dir
-            )
+            batches = new_batches(model, found, order, self.settings.model, training, cache_dir)
             if training.cache_embeddings:
                 stages.end("embed")
             train_steps(run, model, batches, training, count, lambda: self.dev_score(scorer))

@@ -1,6 +1,5 @@
 """The original's evaluation and prediction."""
 
-import functools
 import json
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,13 +9,14 @@ import tensorflow as tf
 
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.common.records import ModelRecord
-from bert_flow_tf.encoder import stream
+from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.original.cache import cached_embeddings
 from bert_flow_tf.original.pairs import scaled_labels, tokenize_pairs
 from bert_flow_tf.original.settings import ScoringSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.tasks import protocols
 from bert_flow_tf.tasks.tasks import Examples, Task
+from bert_flow_tf.vectors.batches import distinct
 
 _PAIRS_PER_BATCH = 1024
 
@@ -38,14 +38,18 @@ class PairScorer(NamedTuple):
         """Return the model's outputs [n, ...] and the supervised `example_loss`."""
         encoder = self.model.encoder
         labels = scaled_labels(examples, task)
-        tokenizer = encoder.source.tokenizer()
-        pieces = tokenize_pairs(tokenizer, examples, labels, self.max_seq_length).pieces
-        embed = (
-            functools.partial(cached_embeddings, cache_dir=self.cache_dir)
-            if self.cache_dir
-            else stream.embed
+        texts = TextEncoder(
+            encoder.source,
+            encoder,
+            max_seq_length=self.max_seq_length,
+            pad_to_max=self.pad_to_max,
         )
-        u = embed(encoder, tokenizer, pieces, self.max_seq_length, pad_to_max=self.pad_to_max)
+        pieces = tokenize_pairs(texts.tokenizer, examples, labels, self.max_seq_length).pieces
+        if self.cache_dir:
+            u = cached_embeddings(texts, pieces, self.cache_dir)
+        else:
+            unique, rows = distinct(pieces)
+            u = texts.embed_rows(unique)[rows]
         u = u.reshape(len(labels), 2, -1)
         parts = []
         for start in range(0, len(labels), _PAIRS_PER_BATCH):

@@ -11,8 +11,7 @@ from absl import logging
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.encoder.stream import dropout_batcher
-from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.original.build import build_model, load_init_checkpoint
 from bert_flow_tf.original.cache import cached_embeddings
 from bert_flow_tf.original.pairs import TokenizedPairs, embedded_batches, token_batches
@@ -83,7 +82,6 @@ def train_steps(
 
 def new_batches(
     model: SiameseBertFlow,
-    tokenizer: Tokenizer,
     pairs: TokenizedPairs,
     order: Callable[[], tf.data.Dataset],
     settings: ModelSettings,
@@ -94,24 +92,25 @@ def new_batches(
     encoder = model.encoder
     length = settings.max_seq_length
     pad = settings.pad_to_max_seq_length
+    texts = TextEncoder(encoder.source, encoder, max_seq_length=length, pad_to_max=pad)
     if training.cache_embeddings:
-        cached = cached_embeddings(
-            encoder, tokenizer, pairs.pieces, length, cache_dir=cache_dir, pad_to_max=pad
-        )
+        cached = cached_embeddings(texts, pairs.pieces, cache_dir)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return cached[sentences]
 
-    elif model.loss_settings.encoder_is_frozen and encoder.seeds_dropout:
-        batcher = dropout_batcher(encoder, tokenizer, length, seed=training.seed, pad_to_max=pad)
+    elif model.loss_settings.encoder_is_frozen and encoder.source.is_bert:
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-            return batcher.encode_pieces(
-                tf.gather(pairs.pieces, sentences), occurrences=occurrences
+            return texts.embed_rows(
+                [pairs.pieces[i] for i in sentences],
+                dropout_seed=training.seed,
+                occurrences=occurrences,
+                show_progress_bar=False,
             )
 
     else:
-        pack = functools.partial(tokenizer.pack, max_seq_length=length, pad_to_max=pad)
+        pack = functools.partial(texts.tokenizer.pack, max_seq_length=length, pad_to_max=pad)
         return lambda steps, skip, rows: token_batches(pairs, order(), pack, skip, rows)
     return lambda *wanted: embedded_batches(pairs, order(), embed, encoder.embedding_size, *wanted)
 

@@ -16,7 +16,6 @@ from tqdm import tqdm
 from bert_flow_tf.common.atomic import locked, new_folder, output_folder
 from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.common.records import MASKED_LM, ModelRecord, Training, made_by
-from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
@@ -36,6 +35,7 @@ from bert_flow_tf.training.run_folder import (
 )
 from bert_flow_tf.training.run_records import RunConfig, TrainingResults, array_digest
 from bert_flow_tf.training.settings import PretrainSettings
+from bert_flow_tf.vectors.batches import length_batches
 from bert_flow_tf.vectors.texts import sentence_list
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
 
@@ -115,13 +115,11 @@ def _write_encoder(
 
 def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.RaggedTensor:
     """Return word pieces, int32 [n, (t)], in rows of at most `size`."""
-    pieces = stream.tokenize(tokenizer, sentence_list(sentences), 2**31)
-    lengths = [
-        min(size, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, size)
-    ]
+    rows = tokenizer.rows(sentence_list(sentences), 2**31).rows
+    lengths = [min(size, len(row) - start) for row in rows for start in range(0, len(row), size)]
     if not lengths:
         raise UserError("sentences: found no text, expected sentences or paragraphs")
-    return tf.RaggedTensor.from_row_lengths(pieces.flat_values, np.array(lengths, np.int64))
+    return tf.RaggedTensor.from_row_lengths(np.concatenate(rows), np.array(lengths, np.int64))
 
 
 def _run_config(
@@ -164,8 +162,7 @@ def compiled_model(source: EncoderSource, settings: PretrainSettings) -> MaskedL
         raise ArgumentError(
             f"max_seq_length: found {length}, expected at most the encoder's {limit} positions"
         )
-    if (config := encoder.bert_config) is None:
-        raise UserError(f"{source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
+    config = source.bert.config
     name = config.hidden_act
     is_gelu = name.startswith("gelu")
     model = MaskedLanguageModel(
@@ -256,7 +253,7 @@ def _dev_batches(
     pieces: tf.RaggedTensor, tokenizer: Tokenizer, settings: PretrainSettings
 ) -> Iterator[tuple[Inputs, tf.Tensor]]:
     mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
-    for rows in stream.length_batches(pieces.row_lengths().numpy()):
+    for rows in length_batches(pieces.row_lengths().numpy()):
         tokens = tokenizer.pack(tf.gather(pieces, rows), settings.max_seq_length)
         # Training's numbers start at 0; negative numbers give dev other masks.
         yield mask(tokens, tf.constant(-1 - rows, tf.int64))

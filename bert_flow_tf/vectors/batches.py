@@ -1,7 +1,8 @@
-"""Batches of texts of similar length, and warnings of lost words."""
+"""Rows of word-piece ids: batches of similar length, padding, warnings of lost words."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from bert_flow_tf.common.errors import ArgumentError
 from glow.number_types import is_whole_number
 
 # Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
-_TOKENS_PER_BATCH = 2048
+TOKENS_PER_BATCH = 2048
 
 
 def check_batch_size(batch_size: int | None) -> None:
@@ -45,7 +46,7 @@ def length_batches(
     Without `batch_size`, a batch has up to 2,048 tokens, or `tokens`, padding included, but only up
     to a quarter of that if it has a sentence shorter than 0.8 of its longest.
     """
-    most = tokens or _TOKENS_PER_BATCH
+    most = tokens or TOKENS_PER_BATCH
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
     start = 0
@@ -57,6 +58,37 @@ def length_batches(
             count = max(1, min(most // longest, max(alike, most // 4 // longest)))
         yield order[start : start + count]
         start += count
+
+
+def distinct(rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the distinct rows, sorted, and each row's index in them."""
+    keys = np.array([row.tobytes() for row in rows], object)
+    _, first_rows, index = np.unique(keys, return_index=True, return_inverse=True)
+    return [rows[i] for i in first_rows], index
+
+
+def padded(
+    rows: Sequence[Sequence[int] | np.ndarray],
+    *,
+    cls: int,
+    sep: int,
+    pad: int = 0,
+    length: int | None = None,
+    dtype: Any = np.int64,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ids and mask [n, t] of rows, between `cls` and `sep`.
+
+    Args:
+      length: t; None for the longest row's, which has two ids more than its pieces.
+    """
+    counts = np.array([len(row) for row in rows])[:, np.newaxis]
+    position = np.arange(length or counts.max() + 2)
+    mask = position < counts + 2
+    ids = np.full(mask.shape, pad, dtype)
+    ids[:, 0] = cls
+    ids[position == counts + 1] = sep
+    ids[(position > 0) & (position <= counts)] = np.concatenate(rows)
+    return ids, mask.astype(dtype)
 
 
 def losses_in_words(texts: int, cut: int, unknown: int, max_seq_length: int) -> Iterator[str]:

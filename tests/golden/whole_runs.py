@@ -33,14 +33,14 @@ from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training
 from bert_flow_tf.common.settings import chosen, flow_config
 from bert_flow_tf.common.table import Cell, Table
 from bert_flow_tf.encoder.source import EncoderSource, encoder_record, resolve_encoder
-from bert_flow_tf.encoder.stream import embed
-from bert_flow_tf.encoder.weights import Pretrained
+from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.original.build import TF1_OUTPUT_WEIGHTS, build_model
 from bert_flow_tf.original.pairs import scaled_labels, tokenize_pairs
 from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.original.train import new_batches
 from bert_flow_tf.tasks import tasks
+from bert_flow_tf.vectors.batches import distinct
 from bert_flow_tf.vectors.metrics import spearman
 from glow.optimizer import DECAY_RATE, AdamWeightDecay, WarmupLinearDecay
 from glow.tf1_checkpoint import assign_tf1_variables
@@ -198,13 +198,10 @@ def replay(
         tasks.read_split(_STSB, glue_dir / "STS-B", "test"),
         tasks.gold_scores(_STSB, glue_dir, "test"),
     )
-    tokenizer, length = model.encoder.source.tokenizer(), run.max_seq_length
-    u = embed(
-        model.encoder,
-        tokenizer,
-        tokenize_pairs(tokenizer, test, test.labels, length).pieces,
-        length,
-    )
+    texts = TextEncoder(model.encoder.source, model.encoder, max_seq_length=run.max_seq_length)
+    pieces = tokenize_pairs(texts.tokenizer, test, test.labels, run.max_seq_length).pieces
+    unique, rows = distinct(pieces)
+    u = texts.embed_rows(unique)[rows]
     cosines = model({"embedding": tf.reshape(u, [len(test), 2, -1])}, training=False)[
         "cos_similarity"
     ].numpy()
@@ -223,9 +220,7 @@ def replay(
 
 
 def _without_dropout(source: EncoderSource) -> EncoderSource:
-    bert = source.pretrained
-    if not isinstance(bert, Pretrained):
-        raise UserError(f"{source.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
+    bert = source.bert
     config = msgspec.structs.replace(
         bert.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
@@ -280,9 +275,7 @@ def train(
     pairs = tokenize_pairs(tokenizer, examples, scaled_labels(examples, task), run.max_seq_length)
     numbers = tf.data.Dataset.from_tensor_slices(order.astype(np.int64)).enumerate()
     settings = ModelSettings(max_seq_length=run.max_seq_length)
-    batches = new_batches(
-        model, tokenizer, pairs, lambda: numbers, settings, TrainingSettings(), ""
-    )
+    batches = new_batches(model, pairs, lambda: numbers, settings, TrainingSettings(), "")
     losses: list[float] = []
     keep = tf_keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda _, logs: losses.append(

@@ -2,12 +2,15 @@
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.text_encoder import TextEncoder
+from bert_flow_tf.encoder.text_encoder import TextEncoder, map_concurrently
+from bert_flow_tf.vectors import batches as batching
+from tests.bert_flow_tf.sample_pairs import make_pairs
 from tests.refusals import user_error
 
 TEXTS = ["w1 w2 w3", "w4", "", "w1 w2 w3", "w5 w6", "w7 w8 w9 w10 w11"]
@@ -118,3 +121,42 @@ def test_whatever_changes_vectors_changes_the_recipe(text_encoder, change):
     changed = change(text_encoder)
     assert np.abs(changed.encode(TEXTS) - text_encoder.encode(TEXTS)).max() > 0
     assert changed.recipe != text_encoder.recipe
+
+
+def test_two_threads_compute_unless_one_must(monkeypatch):
+    def place(item):
+        return item, threading.current_thread()
+
+    found = list(map_concurrently(place, range(9)))
+    assert [item for item, _ in found] == list(range(9))
+    assert len({thread for _, thread in found}) > 1
+    with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
+        alone = {thread for _, thread in map_concurrently(place, range(4))}
+    assert alone == {threading.current_thread()}
+    # XLA compiles in one thread at a time.
+    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
+    alone = {thread for _, thread in map_concurrently(place, range(5))}
+    assert alone == {threading.current_thread()}
+
+
+def test_threads_keep_the_device_of_the_caller(text_encoder, monkeypatch):
+    devices = []
+    real = tf.device
+    monkeypatch.setattr(tf, "device", lambda name: devices.append(name) or real(name))
+    rows = [np.full(i % 4, 7, np.int32) for i in range(50)]
+    text_encoder.embed_rows(rows, batch_size=2)
+    # None leaves the choice to TensorFlow; a name would keep a GPU out of it.
+    assert devices == [None] * 25
+    with real("/CPU:0"):
+        text_encoder.embed_rows(rows, batch_size=2)
+    assert {name[-5:] for name in devices[25:]} == {"CPU:0"}
+
+
+def test_vectors_do_not_depend_on_the_batch(tokenizer, encoder, tiny_source, monkeypatch):
+    rows = make_pairs(tokenizer, n=8).pieces
+    texts = [tokenizer.pack(tf.RaggedTensor.from_row_lengths(row, [len(row)]), 10) for row in rows]
+    alone = np.concatenate([encoder(one) for one in texts])
+    for tokens_per_batch, pads in ((2048, False), (20, False), (20, True)):
+        monkeypatch.setattr(batching, "TOKENS_PER_BATCH", tokens_per_batch)
+        found = TextEncoder(tiny_source, encoder, max_seq_length=10, pad_to_max=pads)
+        np.testing.assert_allclose(found.embed_rows(rows), alone, atol=1e-5)

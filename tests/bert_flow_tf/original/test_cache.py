@@ -5,7 +5,6 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import TextRules
@@ -13,33 +12,25 @@ from bert_flow_tf.original import cache
 from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
 
 
-def encoder_like(fingerprint="a", pooling="avg"):
-    """The attributes of a `SentenceEncoder` that the cache reads."""
-    return types.SimpleNamespace(
-        source=types.SimpleNamespace(fingerprint=fingerprint), sentence_embedding_type=pooling
-    )
-
-
 @pytest.fixture
-def cached(tokenizer, tmp_path, monkeypatch):
+def cached(tmp_path):
     """A function that caches embeddings; `cached.computed` counts its computations.
 
     A sentence's embedding is its first id and its length, so that no encoder is needed.
     """
 
-    def embed(encoder, tokenizer, pieces, max_seq_length, pad_to_max):
+    def embed_rows(rows):
         call.computed += 1
-        return np.stack(
-            [pieces[:, :1].to_tensor(shape=[None, 1])[:, 0], pieces.row_lengths()], axis=1
-        )
+        return np.array([[row[0] if len(row) else 0, len(row)] for row in rows])
 
-    def call(pieces, encoder=None, max_seq_length=10, **options):
-        encoder = encoder or encoder_like()
-        return cache.cached_embeddings(
-            encoder, tokenizer, pieces, max_seq_length, cache_dir=tmp_path, **options
+    def call(rows, fingerprint="a", max_seq_length=10, pad_to_max=False):
+        encoder = types.SimpleNamespace(
+            recipe={"fingerprint": fingerprint, "max_seq_length": max_seq_length},
+            pad_to_max=pad_to_max,
+            embed_rows=embed_rows,
         )
+        return cache.cached_embeddings(encoder, rows, tmp_path)
 
-    monkeypatch.setattr(cache, "embed", embed)
     call.computed = 0
     return call
 
@@ -53,7 +44,7 @@ def pieces(tokenizer):
 @pytest.mark.differs("No cache of records")
 def test_the_same_is_read_in_any_order_and_others_are_not(cached, pieces, tmp_path):
     first, order = cached(pieces()), np.random.default_rng(0).permutation(12)
-    np.testing.assert_array_equal(cached(tf.gather(pieces(), order)), first[order])
+    np.testing.assert_array_equal(cached([pieces()[i] for i in order]), first[order])
     assert cached.computed == len(list(tmp_path.iterdir())) == 1
     others = make_pairs(Tokenizer(VOCAB[:5] + VOCAB[:4:-1], TextRules(do_lower_case=True))).pieces
     for i, (each, options) in enumerate(
@@ -63,8 +54,7 @@ def test_the_same_is_read_in_any_order_and_others_are_not(cached, pieces, tmp_pa
             (pieces(max_seq_length=6), {"max_seq_length": 6}),
             (pieces(17), {}),
             (others, {}),
-            (pieces(), {"encoder": encoder_like("another")}),
-            (pieces(), {"encoder": encoder_like(pooling="cls")}),
+            (pieces(), {"fingerprint": "another"}),
         ],
         start=2,
     ):

@@ -32,7 +32,7 @@ def test_copies_of_a_pair_have_a_masked_token_each(tokenizer):
     examples = Examples(["w1 w2 w3", ""], ["w4", "w5 w6"], np.float32([1, 2]), has_labels=True)
     pairs = input_pipeline.tokenize_pairs(tokenizer, examples, np.float32([0.2, 0.4]), 10)
     copies = input_pipeline.duplicate(pairs, 3, tokenizer.mask_id, seed=1)
-    rows = copies.pieces.to_list()
+    rows = [row.tolist() for row in copies.pieces]
     np.testing.assert_array_equal(copies.labels, np.repeat(pairs.labels, 3))
     assert rows[:2] == [[6, 7, 8], [9]] and rows[6:8] == [[], [10, 11]]
     for a, b in zip(rows[2:6:2], rows[3:6:2], strict=True):
@@ -98,7 +98,7 @@ def test_embeddings_ahead_are_of_the_same_pairs_and_numbers(tokenizer, monkeypat
     pairs = input_pipeline.TokenizedPairs(
         pairs.pieces, np.arange(len(pairs.labels), dtype=np.float32)
     )
-    first_ids = pairs.pieces[:, :1].to_tensor()[:, 0].numpy()
+    first_ids = np.array([row[0] for row in pairs.pieces])
 
     def embedded(skip_steps=0, rows=slice(None)):
         """Return embeddings (first id, number), labels, and each call's numbers."""
