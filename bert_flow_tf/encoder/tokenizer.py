@@ -121,7 +121,10 @@ class Tokenizer(tf.Module):
         return Tokenized(rows, is_cut, is_unknown)
 
     def _cut_pieces(self, sentences: tf.Tensor, limit: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Return flat pieces of at most `limit` a row, rows' ends, cut and unknown rows."""
+        """Return flat ids, at most `limit` a row, and the rows' ends.
+
+        Also return True for each cut row, and for each row of unknown pieces alone.
+        """
         pieces = self.tokenize(sentences)
         kept = pieces[:, :limit]
         lengths = kept.row_lengths()

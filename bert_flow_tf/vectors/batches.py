@@ -1,4 +1,4 @@
-"""Rows of word-piece ids: batches of similar length, padding, warnings of lost words."""
+"""Rows of word-piece ids: batches, padding and warnings of lost words."""
 
 import sys
 from collections.abc import Iterator, Sequence
