@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 import tf_keras
@@ -11,7 +11,7 @@ import tf_keras
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs
 from bert_flow_tf.encoder.pooling import pooling
-from bert_flow_tf.encoder.saved_model_encoder import SavedModelEncoder
+from bert_flow_tf.encoder.saved_model_encoder import Program, SavedModelEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
 from bert_flow_tf.encoder.tracing import traced_once
@@ -45,7 +45,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self._encoder: Any = (
             Bert(source.bert.weights, source.bert.config, trainable=trainable)
             if source.is_bert
-            else SavedModelEncoder(source.pretrained, trainable=trainable)
+            else SavedModelEncoder(cast(Program, source.pretrained), trainable=trainable)
         )
         self.bert_config: BertConfig | None = self._encoder.config
         self.num_layers = self._encoder.num_layers

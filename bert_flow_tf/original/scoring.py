@@ -48,8 +48,8 @@ class PairScorer(NamedTuple):
         if self.cache_dir:
             u = cached_embeddings(texts, pieces, self.cache_dir)
         else:
-            unique, rows = distinct(pieces)
-            u = texts.embed_rows(unique)[rows]
+            unique, index = distinct(pieces)
+            u = texts.embed_rows(unique)[index]
         u = u.reshape(len(labels), 2, -1)
         parts = []
         for start in range(0, len(labels), _PAIRS_PER_BATCH):
