@@ -1,19 +1,17 @@
 """The Python interface: encode, fit, compare, save and export."""
 
+import copy
 import os
 import pathlib
 import sys
 import typing
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.calibration import learning
-from bert_flow_tf.calibration.history import saved_history
 from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
 from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
@@ -22,10 +20,9 @@ from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.common.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
+from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.base import CalibratedEncoder, joined
-from bert_flow_tf.model.build import build_encoder
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.runtime.description import is_export
@@ -35,9 +32,6 @@ from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_f
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
 from bert_flow_tf.tasks.scores import Scores, model_in_words
 from bert_flow_tf.training.settings import PretrainSettings
-from bert_flow_tf.vectors.quantization import ENCODE_PRECISIONS, quantized
-from bert_flow_tf.vectors.sentence_model import Sentences, check_choices
-from bert_flow_tf.vectors.texts import sentence_list
 
 if TYPE_CHECKING:
     from bert_flow_tf.export.export import Exported
@@ -45,7 +39,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="BertFlow")
 
 
-class BertFlow(CalibratedEncoder, Embedder):
+class BertFlow(Embedder):
     """A sentence embedding model: tokenizer, encoder and an optional flow.
 
         >>> model = BertFlow.from_hub("demo", pooling="avg-last-2")
@@ -63,7 +57,7 @@ class BertFlow(CalibratedEncoder, Embedder):
     `sentences` may be any iterable of strings, such as a list or a generator. `export` writes the
     model for other programs.
 
-    The arguments are those of `model.embedder.Embedder`.
+    The arguments are those of `model.embedder.Embedder`, whose methods this class has.
 
     Attributes:
       history_: `calibration.history.History` of the last `fit` or `fit_dataset`; after
@@ -114,15 +108,12 @@ class BertFlow(CalibratedEncoder, Embedder):
         pooling = pooling_name(sentence_embedding_type or pooling or source.record.pooling or "avg")
         if max_seq_length is None:
             max_seq_length = source.record.max_seq_length or min(256, source.max_positions)
-        record = ModelRecord(
-            encoder=encoder_record(source),
-            pooling=pooling,
-            max_seq_length=max_seq_length,
+        return cls(
+            TextEncoder.build(source, pooling, max_seq_length=max_seq_length, dtype=dtype),
+            origin=encoder_record(source),
             low_dim=low_dim,
+            truncate_dim=truncate_dim,
         )
-        made = cls(build_encoder(source, record), None, source, record=record, dtype=dtype)
-        made.truncate_dim = truncate_dim
-        return made
 
     @classmethod
     def demo(cls: type[Self], **options: Any) -> Self:
@@ -154,44 +145,22 @@ class BertFlow(CalibratedEncoder, Embedder):
                 )
             # Whoever names an export's folder expects what an export can do.
             return typing.cast(Self, open_export(path, truncate_dim=truncate_dim))
-        if truncate_dim is not None:
-            loaded = cls.from_pretrained(path, dtype=dtype, warm_up=warm_up)
-            loaded.truncate_dim = truncate_dim
-            return loaded
-        if warm_up:
-            loaded = cls.from_pretrained(path, dtype=dtype)
-            loaded.encode("word")
-            return loaded
         folder = saved_model.model_folder(path)
-        if not saved_model.is_saved_model(folder):
+        if saved_model.is_saved_model(folder):
+            state = saved_model.load(folder, dtype)
+        else:
             # Only the wing of the original's experiment reads runs.
             from bert_flow_tf.original.loading import load_run
 
-            run = load_run(folder)
-            return cls(
-                run.encoder,
-                run.calibration,
-                run.source,
-                record=run.record,
-                encoder_trained=run.encoder_trained,
-                dtype=dtype,
-            )
-        parts = saved_model.load(folder)
-        saved = parts.config
-        loaded = cls(
-            parts.encoder, parts.calibration, parts.source, record=saved.model, dtype=dtype
-        )
-        loaded.prompts = saved.prompts
-        loaded.default_prompt_name = saved.default_prompt_name
-        loaded.similarity_fn_name = saved.similarity_fn_name
-        verdict = saved.model.flow.verdict if saved.model.flow else None
-        loaded.history_ = saved_history(folder, verdict)
+            state = load_run(folder, dtype)
+        loaded = cls(**state)
+        if truncate_dim is not None:
+            loaded.truncate_dim = truncate_dim
+        if warm_up:
+            loaded.encode("word")
         return loaded
 
     load = from_pretrained
-
-    def get_max_seq_length(self) -> int:
-        return self.max_seq_length
 
     def __repr__(self) -> str:
         learned = self.record.flow
@@ -205,100 +174,6 @@ class BertFlow(CalibratedEncoder, Embedder):
         return (
             f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
         )
-
-    @overload
-    def encode(
-        self, sentences: Sentences, *, convert_to_tensor: Literal[True], **options: Any
-    ) -> tf.Tensor: ...
-    @overload
-    def encode(
-        self, sentences: Sentences, *, convert_to_numpy: Literal[False], **options: Any
-    ) -> list[tf.Tensor]: ...
-    @overload
-    def encode(
-        self,
-        sentences: Sentences,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        output_value: str = "sentence_embedding",
-        precision: str = "float32",
-        convert_to_numpy: Literal[True] = True,
-        convert_to_tensor: Literal[False] = False,
-        device: None = None,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-    ) -> np.ndarray: ...
-    def encode(  # type: ignore[misc]  # **options stand for the arguments below
-        self,
-        sentences: Sentences,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        output_value: str = "sentence_embedding",
-        precision: str = "float32",
-        convert_to_numpy: bool = True,
-        convert_to_tensor: bool = False,
-        device: None = None,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-    ) -> np.ndarray | tf.Tensor | list[tf.Tensor]:
-        """Return embeddings, float32 [n, embedding_size], or [embedding_size] for one string.
-
-        The arguments and their order are those of sentence-transformers; see
-        docs/sentence_transformers.md.
-
-        Args:
-          prompt: text to put before each sentence.
-          prompt_name: a key of `prompts`, instead of `prompt`.
-          batch_size: sentences per step; None for up to 2,048 word pieces per step, the fastest on
-            CPUs.
-          show_progress_bar: None shows it on a terminal only.
-          precision: "int8", "uint8", "binary" or "ubinary", see
-            `vectors.quantization.quantized`.
-          convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
-          convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
-          output_value: only the default is supported.
-          device: only the default is supported.
-          normalize_embeddings: True scales embeddings to norm 1; False leaves the encoder's own
-            setting, `normalizes`.
-          truncate_dim: number of leading channels to keep, of an encoder's normalized embeddings,
-            too; None for the model's own `truncate_dim`.
-
-        Raises:
-          UserError: an element is not a string, or an argument is invalid.
-        """
-        check_choices(
-            {
-                "device": (device, (None,)),
-                "output_value": (output_value, ("sentence_embedding",)),
-                "precision": (precision, ENCODE_PRECISIONS),
-                "prompt_name": (prompt_name, (None, *self.prompts)),
-            }
-        )
-        self.check_truncate_dim(truncate_dim)
-        prompt = self._prompt(prompt_name) if prompt is None else prompt
-        single = isinstance(sentences, str)
-        sentences = [sentences] if isinstance(sentences, str) else sentences
-        if prompt:
-            sentences = [prompt + sentence for sentence in sentence_list(sentences)]
-        found = self._embedding_batcher.encode(
-            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
-        )
-        found = self.finished(found, normalize_embeddings or None, truncate_dim)
-        found = quantized(np.asarray(found), precision)
-        result = found[0] if single else found
-        if convert_to_tensor or (single and not convert_to_numpy):
-            return tf.constant(result)
-        return result if convert_to_numpy else [tf.constant(one) for one in found]
-
-    # The base class of calibrations, which comes first, only declares these two.
-    encode_query = Embedder.encode_query
-    encode_document = Embedder.encode_document
-    # The base class of calibrations, which comes first, reduces nothing.
-    reduce = Embedder.reduce
 
     def check_method(self, method: Method) -> None:
         if self.low_dim > 0 and not method.has_flow:
@@ -348,36 +223,6 @@ class BertFlow(CalibratedEncoder, Embedder):
         job = Job(files, out, settings, overwrite=overwrite)
         return job.run(LocalEngine(self, out, settings), show_progress_bar=show_progress_bar)
 
-    def log_prob(self, sentences: Sentences, **options: Any) -> np.ndarray:
-        """Return log-densities in nats, float32 [n], or a number for one string."""
-        self.require_flow("log_prob")
-        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
-        found = self._log_prob_batcher.encode([self._prompt() + text for text in texts], **options)
-        return found[0] if isinstance(sentences, str) else found
-
-    def bits_per_dim(self, sentences: Sentences, **options: Any) -> np.ndarray:
-        """Return `log_prob` as a loss, float32 [n], in bits per dimension."""
-        flow = self.require_flow("bits_per_dim")
-        return self.log_prob(sentences, **options) / (-flow.event_size * np.log(2.0))
-
-    def inverse(self, z: Any) -> np.ndarray:
-        """Return the embeddings before the flow, float32 [n, D] or [D]."""
-        flow = self.require_flow("inverse")
-        if self.low_dim > 0:
-            raise UserError(
-                f"inverse: found low_dim {self.low_dim}, which averages latents, expected none"
-            )
-        z = np.asarray(z, np.float32)
-        if z.ndim not in (1, 2) or z.shape[-1] != flow.event_size:
-            raise UserError(
-                f"inverse: found an array of shape {list(z.shape)}, expected [n, {flow.event_size}]"
-            )
-        return flow.inverse(z).numpy()
-
-    def sample(self, n: int, seed: int = 0) -> np.ndarray:
-        """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
-        return self.require_flow("sample").sample(n, seed).numpy()
-
     def evaluate(self, on: Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
         """Return the scores that `bert-flow evaluate` prints; `print` shows a table.
 
@@ -394,17 +239,11 @@ class BertFlow(CalibratedEncoder, Embedder):
             tasks = [pairs_task(list(a), list(b), scores)]
         return scores_of("BertFlow.evaluate", self, tasks)
 
-    def transform(self, X: Iterable[str]) -> np.ndarray:
-        """Return `encode(X)`, as a step of a scikit-learn pipeline."""
-        return self.encode(X)
-
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
-        record = msgspec.structs.replace(
-            self.record, flow=msgspec.structs.replace(fitted.record, training=training)
-        )
-        self._set_calibration(joined(fitted.maps), record)
+        learned = msgspec.structs.replace(fitted.record, training=training)
+        self._set_maps(fitted.maps, learned)
         self.history_ = fitted.history
         return self
 
@@ -443,12 +282,17 @@ class BertFlow(CalibratedEncoder, Embedder):
         Raises `UserError` for embeddings of another model, or normalized ones.
         """
         parts = Parts(folder)
-        if parts.manifest.model != self._fingerprint(None, -1):
-            expected = "this encoder with this pooling, length and dtype, without a flow"
-            raise UserError(f"{folder}: found embeddings of another model, expected {expected}")
-        if parts.manifest.settings.normalize_embeddings:
+        bare = copy.copy(self)
+        bare.low_dim = -1
+        bare.truncate_dim = None
+        bare.maps = []
+        found = parts.manifest.model
+        if found == bare.fingerprint_of(normalize=False):
+            return parts
+        if found in (bare.fingerprint, bare.fingerprint_of(normalize=True)):
             raise UserError(f"{folder}: found normalized embeddings, expected unnormalized ones")
-        return parts
+        expected = "this encoder with this pooling, length, prompt and dtype, without a flow"
+        raise UserError(f"{folder}: found embeddings of another model, expected {expected}")
 
     def pretrain(
         self,
@@ -474,7 +318,7 @@ class BertFlow(CalibratedEncoder, Embedder):
         Raises:
           UserError: the text or a setting is invalid, or a run has already trained this encoder.
         """
-        if self.encoder_trained:
+        if self.encoder.trained:
             raise UserError(
                 "pretrain: found an encoder that a run trained; first run bert-flow convert --run"
             )

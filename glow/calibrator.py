@@ -20,12 +20,13 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm import tqdm
 
-from glow.calibration import Forward, forward_rows, in_blocks
+from glow.chain import Chain
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.flow import Glow
+from glow.maps import Forward, forward_rows, in_blocks
 from glow.number_types import is_whole_number
 from glow.optimizer import AdamWeightDecay, apply_clipped
-from glow.saved import export_calibration, read_calibration, write_calibration
+from glow.saved import export_calibration, read_maps, write_maps
 from glow.user_warnings import warn_user
 
 # More steps per call would need more memory for their rows; fewer would spend much of the time on
@@ -558,7 +559,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         with tempfile.TemporaryDirectory(dir=path.parent) as parent:
             new = pathlib.Path(parent, "new")
             new.mkdir()
-            write_calibration(new, self.flow_)
+            write_maps(new, [self.flow_])
             new.rename(path)
 
     @classmethod
@@ -567,9 +568,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Its losses are empty, and `partial_fit` begins with a new optimiser.
         """
-        flow = read_calibration(folder)
-        if not isinstance(flow, Glow):
-            raise ValueError(f"{folder}: found an affine map, expected a flow")
+        *before, flow = read_maps(folder)
+        if before or not isinstance(flow, Glow):
+            raise ValueError(f"{folder}: found other maps, expected a flow alone")
         calibrator = cls(flow.config)
         calibrator.n_features_in_ = flow.event_size
         trainer = FlowTrainer(flow, calibrator.learning_rate)
@@ -579,7 +580,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def export(self, path: str | os.PathLike) -> None:
         """Write the flow as `.npz` or `.onnx`, see `glow.saved.export_calibration`."""
         check_is_fitted(self, "flow_")
-        export_calibration(self.flow_, path)
+        export_calibration(Chain([self.flow_], self.flow_.event_size), path)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with arrays, because variables cannot be pickled."""

@@ -5,14 +5,14 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
-from glow.calibration import AffineMap
 from glow.config import GlowConfig
 from glow.coupling import (
     AdditiveCoupling,
@@ -84,6 +84,8 @@ class Glow(tf.Module):
     Source: Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020,
     section 3, <https://arxiv.org/abs/2011.05864>.
     """
+
+    kind: ClassVar[str] = "flow"
 
     def __init__(
         self,
@@ -209,6 +211,23 @@ class Glow(tf.Module):
         return f"Glow({described}, dtype={self.dtype.name!r})"
 
     @property
+    def recipe(self) -> dict[str, Any]:
+        """The kind, the size and the configuration.
+
+        Raises `ValueError` for a coupling or network that another process could not import.
+        """
+        return {"kind": self.kind, "event_size": self.event_size, "config": self.config.recipe}
+
+    @classmethod
+    def from_recipe(cls, recipe: Mapping[str, Any]) -> "Glow":
+        """Return the flow with initial values."""
+        return cls(GlowConfig.of_recipe(recipe["config"]), int(recipe["event_size"]), seed=0)
+
+    def __reduce__(self) -> tuple:
+        arrays = {name: variable.numpy() for name, variable in self.variables_by_path.items()}
+        return _restored, (self.config, self.event_size, self._seed, arrays)
+
+    @property
     def variables(self) -> tuple[tf.Variable, ...]:
         """All variables, each once, in order of creation."""
         return tuple(self._parameters.values())
@@ -254,21 +273,16 @@ class Glow(tf.Module):
             raise ValueError("couplings or networks of one's own are not dense layers")
         return dense_layers(self.walk, self.event_size, self.config)
 
-    def folded(self, before: AffineMap | None = None) -> FoldedFlow | None:
-        """Return a `FoldedFlow` of the variables, or None without such a form.
-
-        It includes the affine map `before` the flow, if one is given.
-        """
+    def folded(self) -> FoldedFlow | None:
+        """Return a `FoldedFlow` of the variables, or None without such a form."""
         is_additive = self.config.coupling == "additive" and self.config.is_built_in
         if not is_additive or not self.config.permutation:
             return None
-        affine = {} if before is None else before.variables_by_path
         return FoldedFlow(
-            (*affine.values(), *self.variables),
+            self.variables,
             self.walk,
             self.event_size,
             self.levels[0][-1].network.activate,
-            (affine["mean"].numpy(), affine["matrix"].numpy()) if affine else None,
         )
 
     def fixed_forward(self) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -355,3 +369,13 @@ class Glow(tf.Module):
                 f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]"
             )
         return x
+
+
+def _restored(
+    config: GlowConfig, event_size: int, seed: int, arrays: Mapping[str, np.ndarray]
+) -> Glow:
+    """Return the flow of `Glow.__reduce__`."""
+    flow = Glow(config, event_size, seed=seed)
+    for name, variable in flow.variables_by_path.items():
+        variable.assign(arrays[name])
+    return flow

@@ -42,9 +42,6 @@ class FoldedFlow:
     The matrices are multiplied once, in float64, and do not follow later changes of the variables,
     see `is_current`. All couplings must be additive and all permutations reversals, as in every
     shipped configuration.
-
-    Args:
-      affine: the mean and the matrix of an affine map before the flow, or None.
     """
 
     def __init__(
@@ -53,10 +50,8 @@ class FoldedFlow:
         walk: Walk,
         event_size: int,
         activate: Activate,
-        affine: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
         self._variables = variables
-        self._affine = affine
         self._folded_values = np.concatenate(
             [variable.numpy().reshape(-1) for variable in variables]
         )
@@ -69,8 +64,6 @@ class FoldedFlow:
         self._activate = activate
 
     def __call__(self, u: tf.Tensor) -> tf.Tensor:
-        if self._affine is not None:
-            u = (u - self._affine[0]) @ self._affine[1]
         x = (tf.gather(u, self._order, axis=1) + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = tf.nn.relu(_layer(x, first))
@@ -79,8 +72,6 @@ class FoldedFlow:
 
     def of_array(self, u: np.ndarray) -> np.ndarray:
         """Return z of an array by NumPy, faster up to 64 rows."""
-        if self._affine is not None:
-            u = (u - self._affine[0]) @ self._affine[1]
         x = (u[:, self._order] + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = np.maximum(x @ first[0] + first[1], 0)

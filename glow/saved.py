@@ -1,4 +1,4 @@
-"""Write a calibration, load it again, and export it for other programs."""
+"""Write maps, load them again, and export them for other programs."""
 
 import json
 import os
@@ -12,110 +12,78 @@ import numpy as np
 import tensorflow as tf
 
 from glow.arrays import check_arrays, write_arrays
-from glow.calibration import AffineMap, Calibration
-from glow.config import GlowConfig
+from glow.chain import Chain
 from glow.flow import Glow
-from glow.whitened import Flow, WhitenedFlow
+from glow.maps import AffineMap, VectorMap
+from glow.parts import is_part_path, resolve_part
 
 CONFIG_FILE = "calibration.json"
 ARRAYS_FILE = "calibration.npz"
+_KINDS = {AffineMap.kind: AffineMap, Glow.kind: Glow}
 _OPSET = 15
 # Weights of more bytes have a file of their own, because a reader would hold them twice.
 _LARGE = 2**28
 _PAGE = 4096
 
 
-def write_calibration(folder: str | os.PathLike, calibration: Calibration) -> None:
-    """Write `calibration.json` and the variables, `calibration.npz`, into a folder."""
-    check_savable(calibration)
-    config = getattr(calibration, "config", None)
-    values = {
-        "event_size": calibration.event_size,
-        "output_size": calibration.output_size,
-        "config": None if config is None else config.recipe,
-        "whitened": isinstance(calibration, WhitenedFlow),
-    }
-    pathlib.Path(folder, CONFIG_FILE).write_text(
-        f"{json.dumps(values, indent=2)}\n", encoding="utf-8"
-    )
-    write_variables(pathlib.Path(folder, ARRAYS_FILE), calibration)
+def write_maps(folder: str | os.PathLike, maps: Sequence[VectorMap]) -> None:
+    """Write the maps' recipes, `calibration.json`, and arrays, `calibration.npz`.
 
-
-def check_exportable(calibration: Calibration) -> None:
-    """Raise `ValueError` for a map without variables, which no file can hold."""
-    if not calibration.variables_by_path:
-        raise ValueError(f"calibration: found {calibration}; expected a flow or an affine map")
-
-
-def check_savable(calibration: Calibration) -> None:
-    """Raise `ValueError` for what no other process could load."""
-    check_exportable(calibration)
-    if isinstance(calibration, Flow):
-        # A part that no other process can import has no digest.
-        calibration.config.code()
-
-
-def write_variables(path: str | os.PathLike, calibration: Calibration) -> None:
-    """Write the variables by path, as `.npz`."""
-    check_savable(calibration)
-    variables = calibration.variables_by_path
-    write_arrays(path, {name: variable.numpy() for name, variable in variables.items()})
-
-
-def read_variables(path: str | os.PathLike, calibration: Calibration) -> None:
-    """Set a calibration's variables from `write_variables`' file.
-
-    Raises `ValueError`, and sets none, if an array is missing, unexpected or not finite, or has
-    another shape.
+    Raises `ValueError`, and writes nothing, if a map cannot be identified.
     """
-    variables = calibration.variables_by_path
-    with np.load(path) as file:
-        arrays = dict(file)
+    recipes = {"maps": [one.recipe for one in maps]}
+    text = f"{json.dumps(recipes, indent=2)}\n"
+    pathlib.Path(folder, CONFIG_FILE).write_text(text, encoding="utf-8")
+    variables = Chain(maps, maps[0].event_size).variables_by_path
+    arrays = {name: variable.numpy() for name, variable in variables.items()}
+    write_arrays(pathlib.Path(folder, ARRAYS_FILE), arrays)
+
+
+def read_maps(folder: str | os.PathLike) -> list[VectorMap]:
+    """Return the maps of a folder; raise `ValueError` for other files."""
+    path = pathlib.Path(folder, CONFIG_FILE)
+    try:
+        recipes = json.loads(path.read_text(encoding="utf-8"))["maps"]
+        path = path.with_name(ARRAYS_FILE)
+        with np.load(path) as file:
+            arrays = dict(file)
+        return made_maps(recipes, arrays)
+    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: cannot be read as a calibration: {error}") from error
+
+
+def made_maps(
+    recipes: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]
+) -> list[VectorMap]:
+    """Return the maps of recipes, with the arrays of `Chain.variables_by_path`.
+
+    Raises `ValueError` if a kind is unknown, or an array is missing, unexpected or not finite, or
+    has another shape.
+    """
+    maps = [_kind(str(recipe["kind"])).from_recipe(recipe) for recipe in recipes]
+    variables = Chain(maps, maps[0].event_size).variables_by_path if maps else {}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     check_arrays(arrays, shapes, "the calibration")
     for name, variable in variables.items():
         variable.assign(arrays[name])
+    return maps
 
 
-def new_calibration(
-    config: GlowConfig | None,
-    event_size: int,
-    *,
-    is_whitened: bool,
-    output_size: int | None = None,
-    seed: int = 0,
-) -> Calibration:
-    """Return a calibration with initial values.
-
-    Args:
-      config: of the flow; None for an affine map.
-      output_size: of an affine map; by default `event_size`.
-      is_whitened: True for a flow behind a whitening.
-    """
-    if config is None:
-        return AffineMap(event_size, matrix=np.eye(event_size, output_size))
-    flow = Glow(config, event_size, seed=seed)
-    return WhitenedFlow(AffineMap(event_size), flow) if is_whitened else flow
+def _kind(name: str) -> Any:
+    """Return the class of a kind, which is `module:name` for one's own."""
+    if name in _KINDS:
+        return _KINDS[name]
+    if not is_part_path(name):
+        expected = f"expected {', '.join(_KINDS)}, or `module:name` of a class"
+        raise ValueError(f"kind: found {name!r}, {expected}")
+    return resolve_part(name)
 
 
-def read_calibration(folder: str | os.PathLike) -> Calibration:
-    """Return the calibration of a folder; raise `ValueError` for other files."""
-    path = pathlib.Path(folder, CONFIG_FILE)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        config = values["config"]
-        calibration = new_calibration(
-            None if config is None else GlowConfig.of_recipe(config),
-            int(values["event_size"]),
-            # Folders of the first versions have no such keys.
-            is_whitened=values.get("whitened", False),
-            output_size=values.get("output_size"),
-        )
-        path = path.with_name(ARRAYS_FILE)
-        read_variables(path, calibration)
-    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: cannot be read as a calibration: {error}") from error
-    return calibration
+def check_exportable(chain: Chain) -> None:
+    """Raise `ValueError` for a map without variables, which no file can hold."""
+    for one in chain.maps:
+        if not one.variables_by_path:
+            raise ValueError(f"calibration: found {one}; expected a flow or an affine map")
 
 
 def write_onnx(
@@ -190,8 +158,8 @@ def _external(array: np.ndarray, name: str, path: pathlib.Path) -> Any:
     return constant
 
 
-def export_calibration(calibration: Calibration, path: str | os.PathLike) -> None:
-    """Write a calibration as dense layers, `.npz`, or a program, `.onnx`.
+def export_calibration(chain: Chain, path: str | os.PathLike) -> None:
+    """Write a chain as dense layers, `.npz`, or a program, `.onnx`.
 
     - `.npz`: `kernel_i` [in, out], `bias_i` [out] and `slope_i` of layer i: `y = x @ kernel +
       bias`, where negative values of y are multiplied by the slope.
@@ -207,25 +175,25 @@ def export_calibration(calibration: Calibration, path: str | os.PathLike) -> Non
         raise FileExistsError(f"{path}: exists, expected a new file")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = pathlib.Path(folder, path.name)
-        write_export(calibration, new, path.suffix)
+        write_export(chain, new, path.suffix)
         os.replace(new, path)
 
 
-def write_export(calibration: Calibration, path: pathlib.Path, ending: str) -> None:
+def write_export(chain: Chain, path: pathlib.Path, ending: str) -> None:
     """Write to `path`, in the format of an ending such as `.npz`."""
     if ending == ".npz":
         arrays: dict[str, np.ndarray] = {}
-        for i, layer in enumerate(calibration.dense_layers()):
+        for i, layer in enumerate(chain.dense_layers()):
             arrays |= {
                 f"{name}_{i}": np.asarray(value, np.float32)
                 for name, value in layer._asdict().items()
             }
         write_arrays(path, arrays)
     elif ending == ".onnx":
-        forward = calibration.fixed_forward()
+        forward = chain.fixed_forward()
         write_onnx(
             lambda u: {"calibrated_embedding": forward(u)},
-            [tf.TensorSpec([None, calibration.event_size], tf.float32, "embedding")],
+            [tf.TensorSpec([None, chain.event_size], tf.float32, "embedding")],
             path,
         )
     else:

@@ -143,20 +143,17 @@ def shared_encoders(_encoders, _tokenizers):
 
     They share its tokenizer, too. Runs have their own, whose weights may be restored.
     """
-    # A module that is imported later would import the shared function.
-    importlib.import_module("bert_flow_tf.original.loading")
-    from bert_flow_tf import api
+    from bert_flow_tf.encoder.layer import SentenceEncoder
     from bert_flow_tf.encoder.source import EncoderSource
-    from bert_flow_tf.model import build
+    from bert_flow_tf.encoder.text_encoder import TextEncoder
 
-    build_encoder, make_tokenizer = build.build_encoder, EncoderSource.tokenizer
+    make_tokenizer = EncoderSource.tokenizer
 
-    def shared_encoder(source, model):
-        key = source.bert_hub, source.fingerprint, model.pooling
-        limit = _encoders[key].max_seq_length if key in _encoders else None
-        if limit is None or not 3 <= model.max_seq_length <= limit:
-            _encoders[key] = build_encoder(source, model)
-        return _encoders[key]
+    def shared_encoder(cls, source, pooling, *, max_seq_length, dtype="float32"):
+        key = source.bert_hub, source.fingerprint, pooling
+        if key not in _encoders:
+            _encoders[key] = SentenceEncoder(source, pooling, trainable=False)
+        return cls(source, _encoders[key], max_seq_length=max_seq_length, dtype=dtype)
 
     def shared_tokenizer(source):
         if source.fingerprint not in _tokenizers:
@@ -164,8 +161,7 @@ def shared_encoders(_encoders, _tokenizers):
         return _tokenizers[source.fingerprint]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (api, build):
-            patch.setattr(module, "build_encoder", shared_encoder)
+        patch.setattr(TextEncoder, "build", classmethod(shared_encoder))
         patch.setattr(EncoderSource, "tokenizer", shared_tokenizer)
         yield
 

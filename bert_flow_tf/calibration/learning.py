@@ -28,7 +28,8 @@ from bert_flow_tf.calibration.witness import witness
 from bert_flow_tf.common.errors import UserError, warn_user
 from bert_flow_tf.common.losses import BITS
 from bert_flow_tf.common.records import CalibrationRecord, Setting, Training
-from glow.calibration import AffineMap, Calibration
+from glow.maps import AffineMap
+from glow.maps import VectorMap as Calibration
 
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
@@ -218,7 +219,6 @@ def _learn(
     record = CalibrationRecord(
         config=calibrator.config_ if calibrator else None,
         training=Training(settings=recorded, seed=settings.seed),
-        output_size=_output_size(maps),
         verdict=history.verdict,
     )
     return Fitted(maps, record, history)
@@ -430,10 +430,3 @@ def _forward(maps: Sequence[Calibration], vectors: np.ndarray) -> np.ndarray:
 
 def _count(vectors: np.ndarray | Blocks) -> int:
     return len(vectors) if isinstance(vectors, np.ndarray) else vectors.rows
-
-
-def _output_size(maps: Sequence[Calibration]) -> int | None:
-    """Return the channels after the maps, None for as many as before."""
-    if not maps or maps[-1].output_size == maps[0].event_size:
-        return None
-    return maps[-1].output_size

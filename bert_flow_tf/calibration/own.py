@@ -1,12 +1,12 @@
 """A calibration by another library's transformer that is not affine."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from glow.calibration import Forward
 from glow.folded import DenseLayer
+from glow.maps import Forward
 
 
 class OwnCalibration:
@@ -20,11 +20,18 @@ class OwnCalibration:
       event_size, output_size: the numbers of channels before and after it.
     """
 
+    kind: ClassVar[str] = "transformer"
+
     def __init__(self, transformer: Any, event_size: int, output_size: int) -> None:
         self.transformer = transformer
         self.event_size = event_size
         self.output_size = output_size
         self.variables_by_path: dict[str, tf.Variable] = {}
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Raise `ValueError`, because nothing identifies the transformer."""
+        raise ValueError(f"found {self}")
 
     def __str__(self) -> str:
         return f"{' '.join(repr(self.transformer).split())}, whose transform is not affine"
@@ -41,9 +48,6 @@ class OwnCalibration:
     def dense_layers(self) -> list[DenseLayer]:
         """Raise `ValueError`."""
         raise ValueError(f"found {self}")
-
-    def folded(self) -> None:
-        """Return None, because there is no other form."""
 
     def fixed_forward(self) -> Forward:
         """Return `forward`."""

@@ -58,7 +58,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: GlowConfig | None  # None for an affine map
     training: Training
-    output_size: Count | None = None  # channels after it; None for as many as before it
     verdict: Verdict | None = None  # None if nothing was measured
 
     @property

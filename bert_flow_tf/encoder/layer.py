@@ -14,8 +14,8 @@ from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.saved_model_encoder import Program, SavedModelEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
-from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import BertConfig, Pretrained, SourceRecord
+from glow.tracing import traced_once
 
 
 class SentenceEncoder(tf_keras.layers.Layer):

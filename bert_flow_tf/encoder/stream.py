@@ -17,9 +17,9 @@ from tqdm import tqdm
 from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
-from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
 from bert_flow_tf.vectors.texts import parts, sentence_list
+from glow.tracing import traced_once
 
 # Padded texts of up to 8,192 characters in all are one batch, which needs neither sorting nor
 # threads: only attention computes with padding.

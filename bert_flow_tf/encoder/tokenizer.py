@@ -19,8 +19,8 @@ from tqdm import tqdm
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import read_lines, reading
-from bert_flow_tf.encoder.tracing import traced_once
 from bert_flow_tf.encoder.weights import TextRules
+from glow.tracing import traced_once
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSTEAD = "otherwise use bert_flow_tf.calibration with the model's own library"

@@ -7,13 +7,14 @@ import logging
 import os
 import pathlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.common.atomic import locked, new_output
 from bert_flow_tf.common.errors import UserError, warn_user
+from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.export.formats import (
     EXPORT_FORMATS,
     INT8,
@@ -23,10 +24,11 @@ from bert_flow_tf.export.formats import (
     ExportSettings,
     export_path,
 )
-from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
+from bert_flow_tf.model.embedder import Embedder, config_of, warn_if_harmful
 from bert_flow_tf.runtime.description import Description
+from bert_flow_tf.vectors.sentence_model import digest_of
 from bert_flow_tf.vectors.similarities import cosines
-from glow.calibration import Calibration
+from glow.maps import AffineMap
 from glow.saved import check_exportable
 
 # An embedding's cosine with the model's is at least this. With bfloat16, MiniLM and random weights
@@ -95,13 +97,12 @@ def export_model(
         format's tolerance (for bfloat16 and int8, a cosine below `MIN_COSINES`). Nothing is
         written in these cases.
     """
-    if model.flow is not None:
-        try:
-            # A program would call back into this process, and find nothing in another one.
-            check_exportable(model.flow)
-        except ValueError as error:
-            raise UserError(f"export: {error}") from error
-    warn_if_harmful("export", model.record.flow)
+    try:
+        # A program would call back into this process, and find nothing in another one.
+        check_exportable(model.chain)
+    except ValueError as error:
+        raise UserError(f"export: {error}") from error
+    warn_if_harmful("export", model.learned)
     # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):
         path = export_path(out_dir, settings, overwrite=overwrite)
@@ -109,8 +110,8 @@ def export_model(
         normalized = settings.normalize or model.normalizes
         expected = np.concatenate(
             [
-                np.asarray(model.finished(model.embed_tokens(tokens), normalized or None))
-                for tokens in checked_tokens(model)
+                model.tail(model.chain.transform(pooled.numpy()), normalized or None)
+                for pooled in map(model.encoder.embed_tokens, checked_tokens(model))
             ]
         )
         tolerance = _tolerance(model, settings)
@@ -143,7 +144,7 @@ def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
     """Return the model with an export's length and channels, in float32."""
     model = copy.copy(model)
     # Compare with float32 embeddings, even for a bfloat16 model.
-    model.cast_encoder = model.encoder
+    model.encoder = model.encoder.with_dtype(DTYPES[0])
     if settings.max_seq_length is not None:
         model.max_seq_length = settings.max_seq_length
     if settings.low_dim is not None:
@@ -157,8 +158,10 @@ def _describe(
     model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str, tolerance: float
 ) -> Description:
     """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
-    learned = model.record.flow
-    config = None if learned is None else learned.config
+    config = config_of(model.maps)
+    stages = model.recipe(prompt="", normalize=normalized or None)
+    # A prompt is a stage of its own, which an export's model adds again.
+    stages[0]["dtype"] = dtype
     return Description(
         encoder_fingerprint=model.source.fingerprint,
         do_lower_case=model.source.record.do_lower_case,
@@ -170,7 +173,10 @@ def _describe(
         normalized=normalized,
         dtype=dtype,
         probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
-        fingerprint=model.fingerprint,
+        fingerprint=digest_of(
+            [stages[0], *model.prompt_recipe(None), *stages[1:]],
+        ),
+        stages=stages,
         prompts=model.prompts,
         default_prompt_name=model.default_prompt_name,
         similarity_fn_name=model.similarity_fn_name,
@@ -184,13 +190,14 @@ def _tolerance(model: Embedder, settings: ExportSettings) -> float:
         # Another processor rounds other values to the next integer.
         return 1e-3
     tolerance = 1e-5 if settings.format in (ONNX, OPENVINO) else 1e-4
-    matrix = model.flow.variables_by_path.get("matrix") if model.flow is not None else None
-    if matrix is None:
-        return tolerance
-    # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its
-    # columns.
-    norms = np.linalg.norm(np.asarray(matrix, np.float64), axis=0)
-    return max(tolerance, 1e-6 * float(norms.max()))
+    for one in model.maps:
+        if isinstance(one, AffineMap):
+            # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its
+            # columns.
+            matrix = one.variables_by_path["matrix"].numpy()
+            norms = np.linalg.norm(matrix.astype(np.float64), axis=0)
+            tolerance = max(tolerance, 1e-6 * float(norms.max()))
+    return tolerance
 
 
 @contextlib.contextmanager
@@ -205,11 +212,6 @@ def quiet_tensorflow() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def latents_of(flow: Calibration | None) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return the flow's forward pass, folded if possible; the identity for None."""
-    return tf.identity if flow is None else flow.fixed_forward()
 
 
 def _check(

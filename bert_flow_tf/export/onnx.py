@@ -12,13 +12,10 @@ from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.convert.folders import CONFIG_FILE
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
-from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.encoder.weights import hugging_face_config
 from bert_flow_tf.export.export import (
-    CHECKED_SENTENCES,
     checked_tokens,
-    latents_of,
     quiet_tensorflow,
 )
 from bert_flow_tf.export.formats import INT8
@@ -47,8 +44,8 @@ def write_onnx(
     The tokenizers library makes the ids from `tokenizer.json`; truncate to the `max_seq_length` in
     `export.json`.
     """
-    latents = latents_of(model.flow)
-    encoder = model.encoder
+    latents = model.chain.fixed_forward()
+    encoder = model.encoder.network
     weights = encoder.variables_by_name if encoder.bert_config is not None else {}
 
     def embed(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -57,8 +54,7 @@ def write_onnx(
             name: tf.cast(one, tf.int32) for name, one in zip(TOKEN_INPUTS, inputs, strict=True)
         }
         pooled = encoder.embed(tokens, dict(zip(weights, values, strict=True)), portable=True)
-        embedding = reduce_dimension(latents(pooled), description.low_dim)
-        return {OUTPUT: model.finished(embedding, description.normalized or None)}
+        return {OUTPUT: model.tail(latents(pooled), description.normalized or None)}
 
     specs = [tf.TensorSpec([None, None], tf.int64, name) for name in INPUTS]
     # TensorFlow's own code writes to stderr when a session starts.
@@ -70,9 +66,11 @@ def write_onnx(
     if importlib.util.find_spec("onnxruntime") is not None:
         found = _embeddings(model, folder)
     if found is not None and description.dtype == INT8:
-        # A server's embeddings are those of these matrices, and not the model's.
-        own = dict(zip(CHECKED_SENTENCES, found.tolist(), strict=True))
-        probes = {text: own[text] for text in description.probes}
+        # A server's embeddings are those of these matrices, and not the model's. Inputs are rounded
+        # by the batch's largest, so the probes are one batch, as for whoever opens the folder.
+        texts = [*description.probes]
+        own = _run(OnnxProgram(folder), model.tokenize(texts))
+        probes = dict(zip(texts, own.tolist(), strict=True))
         description = dataclasses.replace(description, probes=probes)
     write_tokenizer(
         folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length
@@ -114,8 +112,9 @@ def _embeddings(
 ) -> np.ndarray:
     """Return a written program's embeddings of `CHECKED_SENTENCES`."""
     run = program(folder)
-    found = []
-    for tokens in checked_tokens(model):
-        ids, mask = (tokens[name].numpy().astype(np.int64) for name in TOKEN_INPUTS[:2])
-        found.append(run(ids, mask, alone=True))
-    return np.concatenate(found)
+    return np.concatenate([_run(run, tokens) for tokens in checked_tokens(model)])
+
+
+def _run(program: Program, tokens: dict[str, tf.Tensor]) -> np.ndarray:
+    ids, mask = (tokens[name].numpy().astype(np.int64) for name in TOKEN_INPUTS[:2])
+    return program(ids, mask, alone=True)

@@ -39,7 +39,7 @@ def write_sentence_transformers(
     Raises:
       UserError: the library has no module for the pooling or the couplings.
     """
-    if model.encoder.bert_config is None:
+    if model.encoder.network.bert_config is None:
         raise _unsupported(f"the encoder {model.source.bert_hub}")
     settings = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
     if model.document_prompt:
@@ -52,11 +52,11 @@ def write_sentence_transformers(
         normalize=description.normalized,
         **settings,
     )
-    bert = model.encoder.read_pretrained(record)
+    bert = model.encoder.network.read_pretrained(record)
     modules = _pooling_modules(model, bert.weights)
     layers = _flow_layers(model)
     # An encoder's own `Normalize` comes before the truncation.
-    first = model.keeps_normalize and not description.normalized
+    first = model.tail.normalizes and not description.normalized
     if first and model.low_dim > 0:
         raise _unsupported("low_dim with truncate_dim and an encoder that has Normalize")
     modules += [NORMALIZE] * first
@@ -66,7 +66,7 @@ def write_sentence_transformers(
     all_layers = any(module.name == "WeightedLayerPooling" for module in modules)
     write_encoder(folder, bert, modules, output_hidden_states=all_layers)
     write_json(folder / DESCRIPTION_FILE, description)
-    x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
+    x = model.encoder.network.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
     x = normalized(x) if first else x
     for i in range(first_layer, first_layer + len(layers)):
         tensors = safetensors.numpy.load_file(folder / f"{i}_Dense" / WEIGHTS_FILE)
@@ -82,7 +82,7 @@ def _unsupported(what: str) -> ArgumentError:
 
 
 def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list[Module]:
-    encoder = model.encoder
+    encoder = model.encoder.network
     name = model.sentence_embedding_type
     pooling = encoder.pooling
     layers = encoder.num_layers
@@ -107,11 +107,10 @@ def _pooling_modules(model: Embedder, weights: Mapping[str, np.ndarray]) -> list
 
 
 def _flow_layers(model: Embedder) -> list[DenseLayer]:
-    flow = model.flow
     size = model.encoder.embedding_size
     low_dim = model.low_dim
     try:
-        layers = [] if flow is None else flow.dense_layers()
+        layers = model.chain.dense_layers()
     except ValueError as error:
         raise ArgumentError(
             f"format: sentence-transformers: {error}, expected savedmodel or onnx"

@@ -14,10 +14,9 @@ from tensorflow_serving.apis import prediction_log_pb2
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.common.version import DESCRIPTION_FILE
-from bert_flow_tf.encoder.pooling import reduce_dimension
 from bert_flow_tf.encoder.similarities import cosine_similarity
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
-from bert_flow_tf.export.export import CHECKED_SENTENCES, latents_of, quiet_tensorflow
+from bert_flow_tf.export.export import CHECKED_SENTENCES, quiet_tensorflow
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import Description
 
@@ -115,27 +114,25 @@ class ServedBertFlow(tf.Module):
     def __init__(self, model: Embedder, description: Description) -> None:
         super().__init__(name="bert_flow")
         self.tokenizer = model.tokenizer
-        encoder = model.encoder
-        flow = model.flow
-        self._latents = latents_of(flow)
-        if flow is not None:
-            self.flow_variables = (
-                list(flow.variables_by_path.values()) if self._latents == flow.forward else []
-            )
-            # A tf.function lets the signatures share its constants.
-            spec = tf.TensorSpec([None, flow.event_size], tf.float32)
-            self._latents = _signature(spec)(self._latents)
-        pooled = encoder.in_bfloat16() if description.dtype == "bfloat16" else encoder
+        network = model.encoder.network
+        chain = model.chain
+        latents = chain.fixed_forward()
+        # A folded flow has constants; variables of other forms must be saved.
+        self.map_variables = list(chain.variables_by_path.values())
+        # A tf.function lets the signatures share its constants.
+        spec = tf.TensorSpec([None, chain.event_size], tf.float32)
+        self._latents = _signature(spec)(lambda u: tf.identity(latents(u)))
+        pooled = network.in_bfloat16() if description.dtype == "bfloat16" else network
         # Keras would also save a layer's functions with dropout, so the module holds only its
         # variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
         # A tf.function lets the signatures share its graph.
         self._pool = _signature(TOKEN_SPECS)(pooled.embed)
-        self._finish = functools.partial(model.finished, normalize=description.normalized or None)
+        self._finish = functools.partial(model.tail, normalize=description.normalized or None)
         self._description = description
-        self._width = encoder.embedding_size
-        self._max_positions = encoder.max_seq_length
-        self._num_types = encoder.num_types
+        self._width = network.embedding_size
+        self._max_positions = network.max_seq_length
+        self._num_types = network.num_types
 
     @_signature(tf.TensorSpec([None], tf.string, name="sentences"))
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -221,8 +218,7 @@ class ServedBertFlow(tf.Module):
         return [tf.debugging.Assert(condition, message) for condition, message in checks]
 
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
-        embedding = reduce_dimension(self._latents(pooled), self._description.low_dim)
-        return self._finish(embedding)
+        return self._finish(self._latents(pooled))
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:

@@ -1,14 +1,17 @@
 """Calibrate embeddings of any encoder: a sentence-transformers model or a function."""
 
 import contextlib
+import copy
+import functools
 import importlib
 import os
 import pathlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import numpy as np
-import tensorflow as tf
 
 from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.comparison import Comparison
@@ -29,17 +32,20 @@ from bert_flow_tf.encoder.convert.sentence_modules import (
     append_modules,
     dense_module,
 )
-from bert_flow_tf.model.base import CalibratedEncoder, FitOptions, joined
-from bert_flow_tf.model.embedder import current_record, record_of_own, warn_if_harmful
-from bert_flow_tf.vectors.texts import sentence_list
-from glow.calibration import AffineMap, Calibration, Forward, forward_rows
-from glow.saved import (
-    check_exportable,
-    check_savable,
-    read_calibration,
-    write_calibration,
-    write_export,
+from bert_flow_tf.model.base import CalibratedEncoder, FitOptions
+from bert_flow_tf.model.embedder import (
+    checked_map,
+    config_of,
+    flat,
+    record_of_own,
+    warn_if_harmful,
 )
+from bert_flow_tf.vectors.sentence_model import NoMaps, Sentences
+from bert_flow_tf.vectors.tail import Tail
+from bert_flow_tf.vectors.texts import sentence_list
+from glow.chain import Chain
+from glow.maps import AffineMap, VectorMap
+from glow.saved import check_exportable, read_maps, write_export, write_maps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,108 +63,230 @@ class SavedCalibration(Result, frozen=True, kw_only=True, tag="calibration"):
     normalize: bool
 
 
+class LibraryEncoder:
+    """A stage for an encoder of another library, or a function.
+
+    Args:
+      given: a `SentenceTransformer`, a function from a list of strings to embeddings [n, D], or
+        None for vectors that are there.
+    """
+
+    def __init__(self, given: Encoder) -> None:
+        self.given = given
+        if hasattr(given, "tokenize"):
+            self.tokenize = given.tokenize
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Raise `ValueError`, because nothing identifies another library's weights."""
+        raise ValueError(f"found {self.words}, an encoder of another library, which has none")
+
+    @property
+    def words(self) -> str:
+        """The encoder's name."""
+        return str(getattr(self.given, "__name__", type(self.given).__name__))
+
+    def encode(self, texts: list[str], method: str, options: dict[str, Any]) -> np.ndarray:
+        """Return the vectors, float32 [n, D], of the library's `method` or `encode`.
+
+        Raises:
+          ArgumentError: there is no encoder, or a function gets an option.
+          UserError: it gives other vectors than one of finite numbers for each text.
+        """
+        if self.given is None:
+            raise UserError(
+                "encode: found a calibration without an encoder, expected one in load_calibration"
+            )
+        # A `SentenceTransformer` is callable too, on tensors.
+        encode: Any = getattr(self.given, method, getattr(self.given, "encode", None))
+        if encode is None and options:
+            raise ArgumentError(
+                f"{next(iter(options))}: found with a function as encoder, which takes texts alone"
+            )
+        encode = encode or self.given
+        if isinstance(self.given, str) or not callable(encode):
+            raise ArgumentError(
+                f"encoder: found {self.given!r:.40}, expected a SentenceTransformer or a function"
+            )
+        embeddings = _array(encode(texts, **options))
+        if len(embeddings) != len(texts):
+            raise UserError(
+                f"encoder: found {len(embeddings)} embeddings of {len(texts)} sentences, expected "
+                "one each"
+            )
+        return embeddings
+
+
 class Calibrated(CalibratedEncoder):
     """An encoder of another library, whose embeddings pass through a calibration.
 
+    It has the methods of `BertFlow` that need no tokens. Options of what goes in (a prompt, the
+    batch size, a bar, the device) are passed to the library's encoder; options of what comes out
+    are applied after the calibration.
+
     Attributes:
-      encoder: the `SentenceTransformer` or function; None after `load_calibration` without one.
-      calibration: the flow or affine map.
-      record: its method, configuration and training.
+      encoder: the stage, whose `given` is the `SentenceTransformer` or function.
+      maps: the flow or affine maps.
+      record: their method, configuration and training.
       history_: `calibration.history.History` of `calibrate`; after `load_calibration`, its
         losses and its `verdict`.
     """
 
+    encoder: LibraryEncoder
+    chain: Any
+
     def __init__(
         self,
         encoder: Encoder,
-        calibration: Calibration | None,
-        record: CalibrationRecord,
-        history: History | None,
+        maps: Sequence[VectorMap] = (),
+        record: CalibrationRecord = _UNKNOWN,
+        history: History | None = None,
         *,
         normalize: bool = False,
+        truncate_dim: int | None = None,
     ) -> None:
-        self.encoder = encoder
+        self.encoder = encoder if isinstance(encoder, LibraryEncoder) else LibraryEncoder(encoder)
         self.normalize = normalize
-        self._set(calibration, record, history)
-
-    @property
-    def calibration(self) -> Calibration:
-        """The flow or affine map; raises `UserError` before `fit`."""
-        if self._calibration is None:
-            raise UserError("calibration: found none, expected one (fit() learns it)")
-        return self._calibration
-
-    @calibration.setter
-    def calibration(self, calibration: Calibration) -> None:
-        self._set(calibration, record_of_own(calibration), None)
+        self._prompts = dict(getattr(self.encoder.given, "prompts", None) or {})
+        self._default_prompt_name = getattr(self.encoder.given, "default_prompt_name", None)
+        self._similarity_fn_name = str(
+            getattr(self.encoder.given, "similarity_fn_name", None) or "cosine"
+        )
+        self._set(maps, record, history, truncate_dim)
 
     def _set(
         self,
-        calibration: Calibration | None,
+        maps: Sequence[VectorMap],
         record: CalibrationRecord,
         history: History | None,
+        truncate_dim: int | None = None,
     ) -> None:
-        self._calibration = calibration
+        self.chain = Chain(maps, maps[0].event_size) if maps else NoMaps()
         self.record = record
         self.history_ = history
-        self._forward: Forward = np.asarray if calibration is None else calibration.fixed_forward()
+        # An encoder's width is known when it has encoded.
+        width = maps[-1].output_size if maps else sys.maxsize
+        self.tail = Tail(width=width, normalizes=self.normalize, truncate_dim=truncate_dim)
+
+    @property
+    def maps(self) -> list[VectorMap]:
+        """The maps, in order. Settable."""
+        return list(self.chain.maps) if isinstance(self.chain, Chain) else []
+
+    @maps.setter
+    def maps(self, maps: Sequence[VectorMap]) -> None:
+        width = None
+        for one in maps:
+            width = checked_map(one, width).output_size
+        self._set(maps, record_of_own(maps) or _UNKNOWN, None)
+
+    @property
+    def calibration(self) -> Any:
+        """The only map, or the maps' `Chain`. Settable.
+
+        Raises `UserError` before `fit`.
+        """
+        if not self.maps:
+            raise UserError("calibration: found none, expected one (fit() learns it)")
+        return self.maps[0] if len(self.maps) == 1 else self.chain
+
+    @calibration.setter
+    def calibration(self, calibration: VectorMap) -> None:
+        self.maps = flat(calibration)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that makes this model, as the arguments of its class."""
+        return {
+            "encoder": self.encoder.given,
+            "maps": self.maps,
+            "record": self.record,
+            "history": self.history_,
+            "normalize": self.normalize,
+            "truncate_dim": self.truncate_dim,
+        }
+
+    def __copy__(self: Self) -> Self:
+        """Return another model that shares the encoder and the maps."""
+        return _made(type(self), self.state())
+
+    def __reduce__(self) -> tuple:
+        """Return the state, for `pickle` and `copy.deepcopy`."""
+        return _made, (type(self), self.state())
 
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
-        self._set(joined(fitted.maps), fitted.record, fitted.history)
+        self._set(fitted.maps, fitted.record, fitted.history)
         return self
 
     @property
     def may_witness(self) -> bool:  # type: ignore[override]  # the base has a constant
         """True for a transformer; the study of docs/witness.md has no other encoders."""
-        modules = self.encoder.children() if hasattr(self.encoder, "children") else ()
+        given = self.encoder.given
+        modules = given.children() if hasattr(given, "children") else ()
         return any(hasattr(module, "auto_model") for module in modules)
 
     def described(self) -> tuple[None, str]:
-        name = getattr(self.encoder, "__name__", type(self.encoder).__name__)
-        return None, name
+        return None, self.encoder.words
 
-    def encode_pooled(self, sentences: Iterable[str], label: str = "") -> np.ndarray:
-        """Return the encoder's own embeddings, float32 [n, D]; `label` is ignored."""
-        return _encode(self.encoder, sentences)
-
-    def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return calibrated embeddings, float32 [n, d], or [d] for one string.
-
-        The options are those of the encoder's own `encode`.
-        """
-        return self._calibrated("encode", sentences, options)
-
-    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return embeddings with the encoder's own prompt of queries, if any."""
-        return self._calibrated("encode_query", sentences, options)
-
-    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return embeddings with the encoder's own prompt of documents, if any."""
-        return self._calibrated("encode_document", sentences, options)
-
-    def _calibrated(
-        self, method: str, sentences: str | Iterable[str], options: dict[str, Any]
+    def encode_pooled(
+        self,
+        sentences: Sentences,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        device: Any = None,
+        label: str = "encode",
+        method: str = "encode",
     ) -> np.ndarray:
-        if self.encoder is None:
-            raise UserError(
-                "encode: found a calibration without an encoder, expected one in load_calibration"
-            )
-        single = isinstance(sentences, str)
-        texts = [sentences] if isinstance(sentences, str) else sentences
-        found = self.transform(_encode(self.encoder, texts, options, method))
-        return found[0] if single else found
+        """Return the encoder's own embeddings, float32 [n, D], or [D].
 
-    def transform(self, embeddings: np.ndarray) -> np.ndarray:
-        """Return the encoder's embeddings [n, D] calibrated, float32 [n, d]."""
-        z = forward_rows(self._forward, _array(embeddings, self.calibration.event_size))
-        return tf.nn.l2_normalize(z, axis=-1).numpy() if self.normalize else z
+        Args:
+          label: ignored; the library names its bar.
+          method: the library's method.
+        """
+        given = {
+            "prompt_name": prompt_name,
+            "prompt": prompt,
+            "batch_size": batch_size,
+            "show_progress_bar": show_progress_bar,
+            "device": device,
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
+        found = self.encoder.encode(texts, method, options)
+        return found[0] if isinstance(sentences, str) else found
+
+    def encode_query(self, sentences: Sentences, **options: Any) -> Any:
+        """Return embeddings of the library's `encode_query`, with its prompt of queries."""
+        return self._by_method("encode_query", sentences, options)
+
+    def encode_document(self, sentences: Sentences, **options: Any) -> Any:
+        """Return embeddings of the library's `encode_document`, with its prompt, if any."""
+        return self._by_method("encode_document", sentences, options)
+
+    def _by_method(self, method: str, sentences: Sentences, options: dict[str, Any]) -> Any:
+        """Call `encode` on a copy whose encoder calls another method."""
+        other = copy.copy(self)
+        other.encode_pooled = functools.partial(self.encode_pooled, method=method)  # type: ignore[method-assign]
+        return other.encode(sentences, **options)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return embeddings [n, D] calibrated, float32 [n, d]; encode strings."""
+        if isinstance(X, np.ndarray) and X.dtype.kind in "fiu":
+            return self.tail(self._checked_chain().transform(_array(X, self.chain.event_size)))
+        return self.encode(X)
+
+    def _checked_chain(self) -> Chain:
+        assert self.calibration is not None, "the property raises an error without one"
+        return self.chain
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """Write the calibration, without the encoder; `load_calibration` reads it."""
-        with reading(folder, "a calibration that can be saved"):
-            check_savable(self.calibration)
+        assert self.calibration is not None, "the property raises an error without one"
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
-            write_calibration(new, self.calibration)
+            with reading(folder, "a calibration that can be saved"):
+                write_maps(new, self.maps)
             write_json(new / RECORD_FILE, self._saved())
             write_losses(new, self.recorded_losses)
         return pathlib.Path(folder)
@@ -179,10 +307,10 @@ class Calibrated(CalibratedEncoder):
         """
         path = pathlib.Path(path)
         with reading(path, "a calibration that can be exported"):
-            check_exportable(self.calibration)
+            check_exportable(self._checked_chain())
         warn_if_harmful("export", self.record)
         if format == "sentence-transformers":
-            if not hasattr(self.encoder, "_modules"):
+            if not hasattr(self.encoder.given, "_modules"):
                 raise ArgumentError(
                     "format: found sentence-transformers without its model, expected .npz or .onnx"
                 )
@@ -196,7 +324,7 @@ class Calibrated(CalibratedEncoder):
         if path.suffix == ".onnx":
             check_installed("tf2onnx", "onnx", "format", ArgumentError)
         with new_file(output_file(path, overwrite=overwrite)) as new, _layers_needed():
-            write_export(self.calibration, new, path.suffix)
+            write_export(self.chain, new, path.suffix)
         return path
 
     def faiss_transform(self) -> Any:
@@ -207,12 +335,12 @@ class Calibrated(CalibratedEncoder):
         """
         check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
         faiss: Any = importlib.import_module("faiss")
-        if not isinstance(self.calibration, AffineMap):
+        if not all(isinstance(one, AffineMap) for one in self.maps):
             found = f"found {self.record.method}"
             raise ArgumentError(
                 f"faiss_transform: {found}, expected whitening or another affine map"
             )
-        (layer,) = self.calibration.dense_layers()
+        (layer,) = self.chain.dense_layers()
         transform = faiss.LinearTransform(*layer.kernel.shape, True)
         faiss.copy_array_to_vector(np.float32(layer.kernel.T).ravel(), transform.A)
         faiss.copy_array_to_vector(np.float32(layer.bias), transform.b)
@@ -221,19 +349,20 @@ class Calibrated(CalibratedEncoder):
 
     def _export_modules(self, folder: pathlib.Path) -> None:
         """Write the encoder by its library, then the calibration as modules."""
-        if getattr(self.encoder, "truncate_dim", None) is not None:
-            found = f"found truncate_dim={self.encoder.truncate_dim}"
+        given = self.encoder.given
+        if getattr(given, "truncate_dim", None) is not None:
+            found = f"found truncate_dim={given.truncate_dim}"
             raise ArgumentError(f"format: {found}, which no module keeps; expected .npz or .onnx")
         with _layers_needed():
-            layers = self.calibration.dense_layers()
-        self.encoder.save(str(folder))
+            layers = self.chain.dense_layers()
+        given.save(str(folder))
         append_modules(folder, [*map(dense_module, layers), *[NORMALIZE] * self.normalize])
         write_json(folder / DESCRIPTION_FILE, self._saved())
 
     def _saved(self) -> SavedCalibration:
         return SavedCalibration(
             made_by=made_by("calibrate"),
-            flow=current_record(self.record, self.calibration),
+            flow=msgspec.structs.replace(self.record, config=config_of(self.maps)),
             normalize=self.normalize,
         )
 
@@ -265,8 +394,7 @@ def calibrate(
     if isinstance(encoder, CalibratedEncoder):
         found = type(encoder).__name__
         raise ArgumentError(f"encoder: found a {found}, which learns a calibration by its own fit")
-    learner = Calibrated(encoder, None, _UNKNOWN, None, normalize=normalize)
-    return learner.fit(sentences, **options)
+    return Calibrated(encoder, normalize=normalize).fit(sentences, **options)
 
 
 def compare(
@@ -296,7 +424,7 @@ def compare(
         'none'
     """
     known = isinstance(encoder, CalibratedEncoder)
-    learner = encoder if known else Calibrated(encoder, None, _UNKNOWN, None)
+    learner = encoder if known else Calibrated(encoder)
     return learner.compare(
         sentences,
         methods,
@@ -312,7 +440,7 @@ def calibrate_array(
 ) -> Calibrated:
     """Learn a calibration of embeddings [n, D]; its verdict is "not judged"."""
     fitted = learning.learn(_array(embeddings), find_method(settings.method), settings)
-    return Calibrated(None, joined(fitted.maps), fitted.record, fitted.history, normalize=normalize)
+    return Calibrated(None, fitted.maps, fitted.record, fitted.history, normalize=normalize)
 
 
 def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Calibrated:
@@ -321,39 +449,13 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
     Only `encode` needs the encoder.
     """
     with reading(folder, "a calibration"):
-        calibration = read_calibration(folder)
+        maps = read_maps(folder)
     path = pathlib.Path(folder, RECORD_FILE)
     if not path.exists():
-        config = getattr(calibration, "config", None)
-        return Calibrated(
-            encoder, calibration, CalibrationRecord(config=config, training=Training()), None
-        )
+        return Calibrated(encoder, maps, record_of_own(maps) or _UNKNOWN)
     record = read_json(path, SavedCalibration, expected="a calibration's record")
     history = saved_history(folder, record.flow.verdict)
-    return Calibrated(encoder, calibration, record.flow, history, normalize=record.normalize)
-
-
-def _encode(
-    encoder: Encoder,
-    sentences: Iterable[str],
-    options: dict[str, Any] | None = None,
-    method: str = "encode",
-) -> np.ndarray:
-    """Return embeddings of an encoder's `method` or `encode`, or of a function."""
-    texts = sentence_list(sentences)
-    # A `SentenceTransformer` is callable too, on tensors.
-    call: Any = getattr(encoder, method, getattr(encoder, "encode", encoder))
-    if isinstance(encoder, str) or not callable(call):
-        raise ArgumentError(
-            f"encoder: found {encoder!r:.40}, expected a SentenceTransformer or a function"
-        )
-    embeddings = _array(call(texts, **(options or {})))
-    if len(embeddings) != len(texts):
-        raise UserError(
-            f"encoder: found {len(embeddings)} embeddings of {len(texts)} sentences, expected one "
-            "each"
-        )
-    return embeddings
+    return Calibrated(encoder, maps, record.flow, history, normalize=record.normalize)
 
 
 def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> np.ndarray:
@@ -375,3 +477,7 @@ def _layers_needed() -> Iterator[None]:
         yield
     except ValueError as error:
         raise ArgumentError(f"format: {error}, expected .onnx") from error
+
+
+def _made(kind: Any, state: dict[str, Any]) -> Any:
+    return kind(**state)

@@ -1,6 +1,6 @@
 """The base of an encoder with a calibration."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -16,11 +16,8 @@ from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.losses import Losses
 from bert_flow_tf.common.records import ModelRecord, made_by
 from bert_flow_tf.common.settings import suggesting_arguments
+from bert_flow_tf.vectors.sentence_model import SentenceModel
 from bert_flow_tf.vectors.texts import sentence_list
-from bert_flow_tf.vectors.thresholds import Threshold, threshold
-from glow.calibration import AffineMap, Calibration
-from glow.flow import Glow
-from glow.whitened import WhitenedFlow
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,7 +38,7 @@ class FitOptions(FitKeywords, total=False):
     show_progress_bar: bool | None
 
 
-class CalibratedEncoder:
+class CalibratedEncoder(SentenceModel):
     """An encoder and its calibration: learn, compare, choose a cosine.
 
     A subclass defines how texts are encoded, with the calibration and before it.
@@ -54,14 +51,14 @@ class CalibratedEncoder:
 
     history_: History | None = None
     may_witness = True
-    encode: Callable[..., Any]
-    encode_query: Callable[..., Any]
-    encode_document: Callable[..., Any]
-    encode_pooled: Callable[..., np.ndarray]
 
     def reduce(self, z: np.ndarray) -> np.ndarray:
-        """Return what follows the calibration of [n, D]; here, nothing."""
-        return z
+        """Average and truncate the channels of [n, D], as the tail does."""
+        return self.tail(z, normalize=False)
+
+    def after_flow(self, u: np.ndarray) -> np.ndarray:
+        """Map and reduce `encode_pooled`'s [n, D]; return [n, embedding_size]."""
+        return self.reduce(self.chain.transform(u))
 
     @property
     def recorded_losses(self) -> Losses | None:
@@ -197,31 +194,6 @@ class CalibratedEncoder:
             reduce=self.reduce,
             may_witness=self.may_witness,
         )
-
-    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `vectors.thresholds`."""
-        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
-
-    def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
-        """Return the lists of numbers that LangChain and others ask for."""
-        return self.encode_document(list(texts)).tolist()
-
-    def embed_query(self, text: str) -> list[float]:
-        """Return a query's embedding as a list of numbers."""
-        return self.encode_query(text).tolist()
-
-
-def joined(maps: Sequence[Calibration]) -> Calibration:
-    """Return one or two maps as one."""
-    *before, last = maps
-    if not before:
-        return last
-    first: Any = before[0]
-    if isinstance(last, Glow):
-        return WhitenedFlow(first, last)
-    one, other = (each.variables_by_path["matrix"].numpy() for each in maps)
-    mean = first.variables_by_path["mean"].numpy()
-    return AffineMap(first.event_size, mean, one @ other)
 
 
 def checked_with_metric(pairs: Pairs | None, metric: str | None) -> Pairs | None:

@@ -1,16 +1,18 @@
 """Save and load models.
 
 A saved model has the encoder folder `encoder`, which transformers opens, and files:
-`flow.npz` has the flow's variables by path, `bert_flow.json` the configuration, `README.md` the
-model card; `losses.json`, if a `fit` took steps, the losses.
+`bert_flow.json` has the configuration, `calibration.json` the maps' kinds and recipes,
+`calibration.npz` their arrays, and `README.md` the model card; `losses.json` has the losses, if a
+`fit` took steps.
 """
 
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bert_flow_tf.calibration.history import saved_history
 from bert_flow_tf.common.atomic import FolderKind, new_output
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import read_json, write_json
@@ -18,26 +20,22 @@ from bert_flow_tf.common.losses import LOSSES_FILE, write_losses
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.records import EncoderFiles, ModelRecord, Result, Training, made_by
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
+from bert_flow_tf.model.build import own_code, with_present_code
 from bert_flow_tf.runtime.description import is_export
 from bert_flow_tf.training.run_records import CONFIG_FILE, is_run
 
 # Importing these modules would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
-    from bert_flow_tf.encoder.layer import SentenceEncoder
-    from bert_flow_tf.encoder.source import EncoderSource
     from bert_flow_tf.model.embedder import Embedder
-    from glow.calibration import Calibration
 
 ENCODER = "encoder"
 MODEL_FILE = "bert_flow.json"
-FLOW_FILE = "flow.npz"
 CARD_FILE = "README.md"
-# Earlier versions of `bert-flow evaluate` wrote into a saved model.
-_EVALUATION_FILE = "evaluation.json"
+MAPS_FILES = ("calibration.json", "calibration.npz")
 BERT_FLOW_FOLDER = FolderKind(
     "a saved model",
     MODEL_FILE,
-    (ENCODER, FLOW_FILE, MODEL_FILE, CARD_FILE, LOSSES_FILE, _EVALUATION_FILE),
+    (ENCODER, *MAPS_FILES, MODEL_FILE, CARD_FILE, LOSSES_FILE),
 )
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
@@ -50,20 +48,9 @@ class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
     """
 
     model: ModelRecord
-    do_lower_case: bool
-    embedding_size: int
     prompts: dict[str, str]
     default_prompt_name: str | None = None
     similarity_fn_name: str
-
-
-class LoadedParts(NamedTuple):
-    """The parts of a saved model."""
-
-    encoder: "SentenceEncoder"
-    calibration: "Calibration | None"
-    source: "EncoderSource"
-    config: SavedModelConfig
 
 
 def is_saved_model(path: str | os.PathLike) -> bool:
@@ -93,31 +80,26 @@ def save(
     bert_flow: "Embedder", path: str | os.PathLike, *, overwrite: bool = False
 ) -> pathlib.Path:
     """Write a model's folder, or nothing after an error; return its path."""
-    from glow.saved import check_savable, write_variables
+    from glow.saved import write_maps
 
-    if bert_flow.flow is not None:
-        try:
-            check_savable(bert_flow.flow)
-        except ValueError as error:
-            raise UserError(f"save: {error}") from error
+    maps = bert_flow.maps
     with new_output(path, BERT_FLOW_FOLDER, overwrite=overwrite) as folder:
+        if maps:
+            with reading(path, "a model that can be saved"):
+                write_maps(folder, maps)
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
-        if bert_flow.flow is not None:
-            write_variables(folder / FLOW_FILE, bert_flow.flow)
-            write_losses(folder, bert_flow.recorded_losses)
+        write_losses(folder, bert_flow.recorded_losses)
         config = SavedModelConfig(
             made_by=made_by("save"),
             model=_record(bert_flow, fingerprint),
-            do_lower_case=bert_flow.source.record.do_lower_case,
-            embedding_size=bert_flow.embedding_size,
             prompts=bert_flow.prompts,
             default_prompt_name=bert_flow.default_prompt_name,
             similarity_fn_name=bert_flow.similarity_fn_name,
         )
         write_json(folder / MODEL_FILE, config)
-        card = _model_card(pathlib.Path(os.path.abspath(path)).name, config)
-        (folder / CARD_FILE).write_text(card, encoding="utf-8")
+        name = pathlib.Path(os.path.abspath(path)).name
+        (folder / CARD_FILE).write_text(_model_card(bert_flow, name, config), encoding="utf-8")
     return pathlib.Path(path)
 
 
@@ -128,14 +110,15 @@ def _write_encoder(bert_flow: "Embedder", folder: pathlib.Path) -> str:
     from bert_flow_tf.encoder.saved_model_encoder import Program
 
     source = bert_flow.source
-    trained = bert_flow.encoder_trained
+    trained = bert_flow.encoder.trained
     if isinstance(source.pretrained, Program) and not trained:
         source.pretrained.write(folder)
         return source.fingerprint
-    bert = bert_flow.encoder.read_pretrained(
+    bert = bert_flow.encoder.network.read_pretrained(
         source.record.with_origin(
             "saved model",
-            normalize=bert_flow.encoder_normalizes,
+            normalize=source.record.normalize
+            and source.record.pooling == bert_flow.sentence_embedding_type,
             prompts=bert_flow.prompts,
             default_prompt_name=bert_flow.default_prompt_name,
             similarity_fn_name=bert_flow.similarity_fn_name,
@@ -168,7 +151,7 @@ def push_to_hub(bert_flow: "Embedder", repo_id: str, **options: Any) -> str:
     return address
 
 
-def _model_card(name: str, config: SavedModelConfig) -> str:
+def _model_card(bert_flow: "Embedder", name: str, config: SavedModelConfig) -> str:
     from huggingface_hub import ModelCard, ModelCardData
 
     model = config.model
@@ -200,57 +183,66 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
         config=config,
         model=model,
         flow=flow and flow.config,
+        embedding_size=bert_flow.embedding_size,
+        do_lower_case=bert_flow.source.record.do_lower_case,
     )
     return card.content
 
 
 def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     """Return the model's record, with names instead of paths."""
-    # Importing it loads TensorFlow, which takes seconds.
-    from bert_flow_tf.model.build import own_code
-    from bert_flow_tf.model.embedder import current_record
-
-    encoder = bert_flow.record.encoder
-    checkpoint = bert_flow.record.checkpoint
+    record = bert_flow.record
+    encoder = record.encoder
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
     # If weights were changed in Python, their training is unknown.
-    fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
+    fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder.trained else None)
     encoder = msgspec.structs.replace(
         encoder, handle=handle, fingerprint=fingerprint, fine_tuning=fine_tuning
     )
-    name = checkpoint and pathlib.Path(checkpoint).name
-    flow = bert_flow.record.flow
-    if flow is not None and bert_flow.flow is not None:
-        flow = current_record(flow, bert_flow.flow)
+    checkpoint = record.checkpoint and pathlib.Path(record.checkpoint).name
     return msgspec.structs.replace(
-        bert_flow.record,
+        record,
         encoder=encoder,
-        checkpoint=name,
-        flow=flow,
-        code=own_code(bert_flow.record.pooling, flow),
+        checkpoint=checkpoint,
+        code=own_code(record.pooling, record.flow),
     )
 
 
-def load(path: str | os.PathLike) -> LoadedParts:
-    """Return the parts of `save`'s folder."""
+def load(path: str | os.PathLike, dtype: str) -> dict[str, Any]:
+    """Return the `Embedder.state` of `save`'s folder."""
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.model.build import build_calibration, build_encoder, with_present_code
-    from glow.saved import read_variables
+    from bert_flow_tf.encoder.text_encoder import TextEncoder
+    from glow.saved import read_maps
 
     path = pathlib.Path(path)
     config = read_json(
         path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration"
     )
     model = with_present_code(config.model, path)
-    config = msgspec.structs.replace(config, model=model)
     # Use an absolute path, because a relative one may equal a name such as `demo`.
     folder = str(path.resolve() / ENCODER)
-    fingerprint = str(config.model.encoder.fingerprint)
+    fingerprint = str(model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
-    source = resolve_encoder(bert_hub=folder, recorded=recorded)
-    encoder = build_encoder(source, config.model)
-    calibration = build_calibration(config.model, encoder.embedding_size)
-    if calibration is not None:
-        with reading(path / FLOW_FILE, "the flow's arrays"):
-            read_variables(path / FLOW_FILE, calibration)
-    return LoadedParts(encoder, calibration, source, config)
+    encoder = TextEncoder.build(
+        resolve_encoder(bert_hub=folder, recorded=recorded),
+        model.pooling,
+        max_seq_length=model.max_seq_length,
+        dtype=dtype,
+    )
+    maps = []
+    if model.flow is not None:
+        with reading(path, "a saved model"):
+            maps = read_maps(path)
+    return {
+        "encoder": encoder,
+        "maps": maps,
+        "origin": model.encoder,
+        "learned": model.flow,
+        "checkpoint": model.checkpoint,
+        "low_dim": model.low_dim,
+        "truncate_dim": model.truncate_dim,
+        "prompts": config.prompts,
+        "default_prompt_name": config.default_prompt_name,
+        "similarity_fn_name": config.similarity_fn_name,
+        "history": saved_history(path, model.flow.verdict if model.flow else None),
+    }

@@ -33,7 +33,7 @@ def sides(model: Embedder, pooled: np.ndarray) -> dict[str, np.ndarray]:
       pooled: the embeddings of `encode_pooled`, [n, D].
     """
     found = {WITHOUT_FLOW: model.reduce(pooled)}
-    if model.calibration is not None:
+    if model.maps:
         found[WITH_FLOW] = model.after_flow(pooled)
     return found
 

@@ -7,7 +7,7 @@ import tf_keras
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from glow.whitened import Flow
+from glow.chain import Chain
 
 
 class TrainableModel(tf_keras.Model):
@@ -26,7 +26,7 @@ class TrainableModel(tf_keras.Model):
     def __init__(
         self,
         encoder: SentenceEncoder,
-        flow: Flow,
+        flow: Chain,
         tokenizer: Tokenizer,
         *,
         trains_encoder: bool,

@@ -10,16 +10,41 @@ from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.records import ModelRecord
+from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.weights import check_arrays
-from bert_flow_tf.model.build import build_calibration, build_encoder
 from bert_flow_tf.original.settings import Losses
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.training.run_folder import config_of_checkpoint
+from bert_flow_tf.vectors.batches import check_max_seq_length
+from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 
 # The original's checkpoints store the classifier under this name.
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
+
+
+def build_encoder(
+    source: EncoderSource, model: ModelRecord, *, trainable: bool = False
+) -> SentenceEncoder:
+    """Return the encoder of a record, with its pooling.
+
+    Raises:
+      ArgumentError: the encoder has fewer positions than `model.max_seq_length`.
+    """
+    encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
+    check_max_seq_length(model.max_seq_length, encoder.max_seq_length)
+    return encoder
+
+
+def build_flow(model: ModelRecord, event_size: int, *, seed: int = 0) -> Glow | None:
+    """Return a new flow of a record, or None."""
+    if model.flow is None or model.flow.config is None:
+        return None
+    try:
+        return Glow(model.flow.config, event_size, seed=seed)
+    except ValueError as error:
+        raise ArgumentError(f"flow_model_config: {error}") from error
 
 
 def build_model(
@@ -39,7 +64,7 @@ def build_model(
       trainable: True if the encoder will be trained.
     """
     encoder = build_encoder(source, model, trainable=trainable)
-    flow = build_calibration(model, encoder.embedding_size, seed=seed)
+    flow = build_flow(model, encoder.embedding_size, seed=seed)
     return SiameseBertFlow(
         encoder,
         flow,

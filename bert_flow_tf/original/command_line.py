@@ -96,13 +96,18 @@ def _write_senteval(
 ) -> None:
     """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.encoder.text_encoder import TextEncoder
     from bert_flow_tf.model.scoring import scores_of
 
+    record = scorer.record
+    network = scorer.model.encoder
     model = BertFlow(
-        scorer.model.encoder,
-        scorer.model.flow,
-        scorer.model.encoder.source,
-        record=scorer.record,
+        TextEncoder(network.source, network, max_seq_length=record.max_seq_length),
+        [] if scorer.model.flow is None else [scorer.model.flow],
+        origin=record.encoder,
+        learned=record.flow,
+        checkpoint=record.checkpoint,
+        low_dim=record.low_dim,
     )
     results = scores_of("run_siamese", model, tasks)
     print(scores_table(results, explain_paper=True).to_text())

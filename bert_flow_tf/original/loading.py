@@ -1,32 +1,19 @@
 """Load the model of a run."""
 
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.records import ModelRecord
-from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.model.build import build_calibration, build_encoder, with_present_code
-from bert_flow_tf.original.build import restore
+from bert_flow_tf.encoder.text_encoder import TextEncoder
+from bert_flow_tf.model.build import with_present_code
+from bert_flow_tf.original.build import build_encoder, build_flow, restore
 from bert_flow_tf.original.encoder import recorded_encoder
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, run_checkpoint
 from bert_flow_tf.training.run_records import model_at
-from glow.calibration import Calibration
 
 
-class LoadedRun(NamedTuple):
-    """The parts of a run's model, without the training."""
-
-    encoder: SentenceEncoder
-    calibration: Calibration | None
-    source: EncoderSource
-    record: ModelRecord
-    encoder_trained: bool
-
-
-def load_run(path: str | os.PathLike) -> LoadedRun:
-    """Return the model of a run's last, or named, checkpoint.
+def load_run(path: str | os.PathLike, dtype: str) -> dict[str, Any]:
+    """Return the `Embedder.state` of a run's last, or named, checkpoint.
 
     Raises:
       UserError: the checkpoint cannot be read, or the run has not finished.
@@ -36,14 +23,27 @@ def load_run(path: str | os.PathLike) -> LoadedRun:
         raise UserError(
             f"{checkpoint.parent}: training has not finished; rerun the same command to resume"
         )
-    model = with_present_code(model_at(config, checkpoint), checkpoint.parent)
+    record = with_present_code(model_at(config, checkpoint), checkpoint.parent)
     source = recorded_encoder(config)
-    encoder = build_encoder(source, model)
-    calibration = build_calibration(model, encoder.embedding_size)
-    parts: dict[str, Any] = {}
-    if calibration is not None:
-        parts["flow"] = calibration
+    network = build_encoder(source, record)
+    flow = build_flow(record, network.embedding_size)
+    parts: dict[str, Any] = {} if flow is None else {"flow": flow}
     if config.encoder_trained:
-        parts["encoder"] = encoder.variables_by_name
+        parts["encoder"] = network.variables_by_name
     restore(parts, checkpoint)
-    return LoadedRun(encoder, calibration, source, model, config.encoder_trained)
+    encoder = TextEncoder(
+        source,
+        network,
+        max_seq_length=record.max_seq_length,
+        dtype=dtype,
+        trained=config.encoder_trained,
+    )
+    return {
+        "encoder": encoder,
+        "maps": [] if flow is None else [flow],
+        "origin": record.encoder,
+        "learned": record.flow,
+        "checkpoint": record.checkpoint,
+        "low_dim": record.low_dim,
+        "truncate_dim": record.truncate_dim,
+    }

@@ -10,7 +10,7 @@ from bert_flow_tf.encoder.pooling import check_low_dim, reduce_dimension
 from bert_flow_tf.encoder.similarities import cosine_similarity
 from bert_flow_tf.original.settings import Losses
 from bert_flow_tf.training.devices import replica_sum
-from glow.calibration import Calibration
+from glow.flow import Glow
 from glow.optimizer import apply_clipped
 
 
@@ -33,7 +33,7 @@ class SiameseBertFlow(tf_keras.Model):
     def __init__(
         self,
         encoder: SentenceEncoder,
-        flow: Calibration | None,
+        flow: Glow | None,
         *,
         num_labels: int | None = None,
         low_dim: int = -1,

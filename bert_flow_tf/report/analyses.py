@@ -79,7 +79,7 @@ def word_table(model: "Embedder") -> WordTable:
     from bert_flow_tf.encoder.weights import Pretrained
 
     pretrained = model.source.pretrained
-    table = model.encoder.word_embeddings
+    table = model.encoder.network.word_embeddings
     if not isinstance(pretrained, Pretrained) or table is None:
         raise UserError("--tables: found 1 with a SavedModel that is no BERT, expected 6")
     embeddings = table.numpy()[: len(pretrained.vocab)]

@@ -18,6 +18,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "dtype": str,
     "probes": dict,
     "fingerprint": str,
+    "stages": list,
     "prompts": dict,
     "default_prompt_name": (str, type(None)),
     "similarity_fn_name": str,
@@ -40,7 +41,9 @@ class Description:
     normalized: bool
     dtype: str
     probes: dict[str, list[float]]  # embeddings of some sentences, for `bert-flow check-served`
-    fingerprint: str  # `BertFlow.fingerprint`
+    fingerprint: str  # of the export's embeddings, see `SentenceModel.fingerprint`
+    # the recipes of encoder, maps and tail, see `SentenceModel.recipe`
+    stages: list[dict[str, Any]]
     prompts: dict[str, str]
     default_prompt_name: str | None
     similarity_fn_name: str

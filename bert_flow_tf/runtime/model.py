@@ -9,6 +9,7 @@ import os
 import pathlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,21 @@ from bert_flow_tf.common.version import DESCRIPTION_FILE, TOKENIZER_FILE
 from bert_flow_tf.runtime.description import Description, read_description
 from bert_flow_tf.runtime.programs import PROGRAMS, Program, backend_of, check_backend, cores
 from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
-from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
-from bert_flow_tf.vectors.quantization import ENCODE_PRECISIONS, quantized
-from bert_flow_tf.vectors.sentence_model import SentenceModel, Sentences, check_choices
+from bert_flow_tf.vectors.batches import (
+    check_batch_size,
+    check_max_seq_length,
+    length_batches,
+    losses_in_words,
+)
+from bert_flow_tf.vectors.sentence_model import (
+    NoMaps,
+    SentenceModel,
+    Sentences,
+    check_choices,
+)
 from bert_flow_tf.vectors.similarities import normalized
-from bert_flow_tf.vectors.texts import parts, sentence_list
-from bert_flow_tf.vectors.thresholds import Threshold, threshold
-from glow.number_types import is_whole_number
+from bert_flow_tf.vectors.tail import Tail
+from bert_flow_tf.vectors.texts import sentence_list
 
 # A machine's rounding differs less, and damaged weights differ more, than this many times the
 # difference that the export's check allows.
@@ -34,39 +43,20 @@ _FEW_TOKENS = 128
 _MANY_TOKENS = 1024
 
 
-class ExportedModel(SentenceModel):
-    """A sentence embedding model without training; see `open_export`.
+class ProgramEncoder:
+    """A stage for the program of an export, with its tokenizer.
 
-    The methods and arguments are those of `BertFlow`. It may be called by several threads at once.
+    It may be called by several threads at once.
 
     Attributes:
-      fingerprint: `BertFlow.fingerprint` of the model that was exported; behind it, `truncate_dim`
-        if it leaves channels out.
-      normalizes: True if every embedding has norm 1.
-      dtype: "float32" or "int8", the type of the matrices.
+      recipe: the recipe of the encoder that was exported, with the present length.
     """
 
     def __init__(
-        self,
-        description: Description,
-        tokenizer: TextTokenizer,
-        program: Program,
-        *,
-        truncate_dim: int | None = None,
+        self, description: Description, tokenizer: TextTokenizer, program: Program
     ) -> None:
-        width = description.embedding_size
-        check_choices({"truncate_dim": (truncate_dim, (None, *range(1, width + 1)))})
-        self._size = truncate_dim or width
-        is_cut = self._size < width
-        self.fingerprint = description.fingerprint
-        if is_cut:
-            self.fingerprint += f"-{truncate_dim}"
-        self.normalizes = description.normalized and not is_cut
-        self.dtype = description.dtype
-        self.prompts = description.prompts
-        self.default_prompt_name = description.default_prompt_name
-        self.similarity_fn_name = description.similarity_fn_name
-        self._width = width
+        self._recipe = description.stages[0]
+        self._width = description.embedding_size
         self._longest = self._max_seq_length = description.max_seq_length
         self._tokenizer = tokenizer
         self._program = program
@@ -76,141 +66,36 @@ class ExportedModel(SentenceModel):
         self._lock = threading.Lock()
 
     @property
-    def embedding_size(self) -> int:
-        """The width of the embeddings."""
-        return self._size
+    def recipe(self) -> dict[str, Any]:
+        return {**self._recipe, "max_seq_length": int(self.max_seq_length)}
 
     @property
     def max_seq_length(self) -> int:
-        """The most word pieces per sentence; longer sentences are cut. Settable."""
+        """The most word pieces per text; longer ones are cut. Settable."""
         return self._max_seq_length
 
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
-        if not is_whole_number(value) or value not in range(3, self._longest + 1):
-            raise ArgumentError(
-                f"max_seq_length: found {value!r}, expected a whole number from 3 to "
-                f"{self._longest}, as exported"
-            )
-        self._tokenizer.limit(value)
-        self._max_seq_length = int(value)
+        self._max_seq_length = check_max_seq_length(value, self._longest)
+        self._tokenizer.limit(self._max_seq_length)
 
-    def get_max_seq_length(self) -> int:
-        return self.max_seq_length
+    def tokenize(self, texts: Iterable[str]) -> dict[str, np.ndarray]:
+        """Return `input_ids` and `attention_mask`, int64 [n, t]."""
+        ids, mask = padded(self._tokenizer.ids(sentence_list(texts))[0])
+        return {"input_ids": ids, "attention_mask": mask}
 
-    def __repr__(self) -> str:
-        words = f"{self._size} channels, {self._max_seq_length} word pieces, {self.dtype}"
-        return f"ExportedModel({words})"
-
-    def encode(
-        self,
-        sentences: Sentences,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        output_value: str = "sentence_embedding",
-        precision: str = "float32",
-        convert_to_numpy: bool = True,
-        convert_to_tensor: bool = False,
-        device: None = None,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-    ) -> np.ndarray:
-        """Return embeddings, float32 [n, embedding_size], or [embedding_size] for one string.
-
-        The arguments are those of `BertFlow.encode`. There are no tensors and no progress bar.
-
-        Raises:
-          UserError: an element is not a string, an argument is invalid, or an embedding would not
-            be finite.
-        """
-        check_choices(
-            {
-                "device": (device, (None,)),
-                "output_value": (output_value, ("sentence_embedding",)),
-                "precision": (precision, ENCODE_PRECISIONS),
-                "prompt_name": (prompt_name, (None, *self.prompts)),
-            }
-        )
-        if truncate_dim is not None:
-            widths = range(1, self.embedding_size + 1)
-            check_choices({"truncate_dim": (truncate_dim, widths)})
-        if convert_to_tensor or not convert_to_numpy:
-            name = "convert_to_tensor" if convert_to_tensor else "convert_to_numpy"
-            given = f"found {convert_to_tensor}, expected {not convert_to_tensor}"
-            raise ArgumentError(f"{name}: {given}: there are no tensors")
-        prompt = self._prompt(prompt_name) if prompt is None else prompt
-        single = isinstance(sentences, str)
-        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
-        found = self._embeddings([prompt + text for text in texts] if prompt else texts, batch_size)
-        found = found[:, : truncate_dim or self.embedding_size]
-        if normalize_embeddings:
-            found = normalized(found)
-        found = quantized(found, precision)
-        return found[0] if single else found
-
-    def encode_blocks(
-        self,
-        sentences: Iterable[str],
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        normalize_embeddings: bool | None = None,
-        prompt: str | None = None,
-    ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield lists of sentences and their embeddings, as `BertFlow.encode_blocks`."""
-        if normalize_embeddings is False and self.normalizes:
-            raise ArgumentError(
-                "normalize_embeddings: found False with an export of norm 1, expected True or None"
-            )
-        prompt = self.default_prompt if prompt is None else prompt
-        for part in parts(sentences):
-            yield (
-                part,
-                self.encode(
-                    part,
-                    prompt=prompt,
-                    batch_size=batch_size,
-                    normalize_embeddings=bool(normalize_embeddings),
-                ),
-            )
-
-    def check_probes(self, folder: pathlib.Path, description: Description) -> None:
-        """Raise `UserError` if the description's texts have other embeddings.
-
-        This call also warms up the program.
-        """
-        expected = np.array([*description.probes.values()], np.float32)
-        rows, _ = self._tokenizer.ids([*description.probes])
-        # One batch, because several would compile the program of one thread, too.
-        found = self._program(*padded(rows), alone=True)
-        sizes = np.maximum(1, np.abs(expected).max(axis=0, initial=0))
-        if found.shape != expected.shape:
-            is_close = False
-        elif description.dtype == "int8":
-            # Inputs are rounded by the batch's largest, so values depend on the batch.
-            is_close = (
-                np.sum(normalized(found) * normalized(expected), axis=1).min() > _LEAST_COSINE
-            )
-        else:
-            limits = _DAMAGE * description.tolerance * sizes
-            is_close = (np.abs(found - expected) <= limits).all()
-        if not is_close:
-            raise UserError(
-                f"{folder}: the program gives other embeddings than its {DESCRIPTION_FILE}; "
-                "export again"
-            )
-
-    def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `vectors.thresholds`."""
-        return threshold(self.encode(list(dict.fromkeys(sentences))), false_matches)
+    def probed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return embeddings of few texts in one batch."""
+        rows, _ = self._tokenizer.ids(texts)
+        # Several batches would compile the program of one thread, too.
+        return self._program(*padded(rows), alone=True)
 
     def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
         """Return True for each text [n] that holds only unknown word pieces."""
         rows, _ = self._tokenizer.ids(texts)
         return np.array(self._tokenizer.only_unknown(rows), bool)
 
-    def _embeddings(self, texts: list[str], batch_size: int | None = None) -> np.ndarray:
+    def encode(self, texts: list[str], batch_size: int | None = None) -> np.ndarray:
         """Return the program's embeddings, float32 [n, D]; each distinct text runs once."""
         check_batch_size(batch_size)
         if not texts:
@@ -266,6 +151,145 @@ class ExportedModel(SentenceModel):
         finally:
             with self._lock:
                 self._calls -= 1
+
+
+class ExportedModel(SentenceModel):
+    """A sentence embedding model without training; see `open_export`.
+
+    The methods and arguments are those of `BertFlow`; there are no tensors and no progress bar. It
+    may be called by several threads at once.
+
+    Attributes:
+      dtype: "float32" or "int8", the type of the matrices.
+    """
+
+    encoder: ProgramEncoder
+
+    def __init__(
+        self,
+        description: Description,
+        tokenizer: TextTokenizer,
+        program: Program,
+        *,
+        truncate_dim: int | None = None,
+    ) -> None:
+        self.encoder = ProgramEncoder(description, tokenizer, program)
+        *maps, self._exported_tail = description.stages[1:]
+        self.chain = ExportedMaps(maps)
+        self.tail = Tail(
+            width=description.embedding_size,
+            normalizes=description.normalized,
+            truncate_dim=truncate_dim,
+        )
+        self.dtype = description.dtype
+        self.set_prompts(description.prompts, description.default_prompt_name)
+        self.similarity_fn_name = description.similarity_fn_name
+
+    @property
+    def max_seq_length(self) -> int:
+        """The most word pieces per sentence; longer sentences are cut. Settable."""
+        return self.encoder.max_seq_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        self.encoder.max_seq_length = value
+
+    def get_max_seq_length(self) -> int:
+        return self.max_seq_length
+
+    def __repr__(self) -> str:
+        words = f"{self.embedding_size} channels, {self.max_seq_length} word pieces, {self.dtype}"
+        return f"ExportedModel({words})"
+
+    def encode_pooled(
+        self,
+        sentences: Sentences,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        device: Any = None,
+        label: str = "encode",
+    ) -> np.ndarray:
+        """Return the program's vectors, float32 [n, D], or [D] for one string.
+
+        The program includes the maps.
+
+        Raises:
+          UserError: an element is not a string, an argument is invalid, or an embedding would not
+            be finite.
+        """
+        check_choices({"device": (device, (None,))})
+        if show_progress_bar:
+            raise ArgumentError("show_progress_bar: found True, expected None: there is no bar")
+        text = self.prompt_of(prompt_name) if prompt is None else prompt
+        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
+        found = self.encoder.encode([text + one for one in texts] if text else texts, batch_size)
+        return found[0] if isinstance(sentences, str) else found
+
+    def encode_blocks(
+        self,
+        sentences: Iterable[str],
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool | None = None,
+        prompt: str | None = None,
+    ) -> Iterator[tuple[list[str], np.ndarray]]:
+        if normalize_embeddings is False and self._exported_tail["norm"] != "none":
+            raise ArgumentError(
+                "normalize_embeddings: found False with an export that scales to norm 1, expected "
+                "True or None"
+            )
+        yield from super().encode_blocks(sentences, batch_size, None, normalize_embeddings, prompt)
+
+    def check_tensors(self, convert_to_numpy: bool, convert_to_tensor: bool) -> None:
+        name = "convert_to_tensor" if convert_to_tensor else "convert_to_numpy"
+        given = f"found {convert_to_tensor}, expected {not convert_to_tensor}"
+        raise ArgumentError(f"{name}: {given}: there are no tensors")
+
+    def recipe(
+        self, *, prompt: str | None = None, normalize: bool | None = None
+    ) -> list[dict[str, Any]]:
+        *stages, tail = super().recipe(prompt=prompt, normalize=normalize)
+        # The program has averaged, and perhaps scaled, what comes to the tail.
+        norm = self._exported_tail["norm"] if tail["norm"] == "none" else tail["norm"]
+        return [*stages, {**tail, "low_dim": self._exported_tail["low_dim"], "norm": norm}]
+
+    def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
+        """Return True for each text [n] that holds only unknown word pieces."""
+        return self.encoder.only_unknown(texts)
+
+    def check_probes(self, folder: pathlib.Path, description: Description) -> None:
+        """Raise `UserError` if the description's texts have other embeddings.
+
+        This call also warms up the program.
+        """
+        expected = np.array([*description.probes.values()], np.float32)
+        found = self.encoder.probed([*description.probes])
+        sizes = np.maximum(1, np.abs(expected).max(axis=0, initial=0))
+        if found.shape != expected.shape:
+            is_close = False
+        elif description.dtype == "int8":
+            # Inputs are rounded by the batch's largest, so values depend on the batch.
+            is_close = (
+                np.sum(normalized(found) * normalized(expected), axis=1).min() > _LEAST_COSINE
+            )
+        else:
+            limits = _DAMAGE * description.tolerance * sizes
+            is_close = (np.abs(found - expected) <= limits).all()
+        if not is_close:
+            raise UserError(
+                f"{folder}: the program gives other embeddings than its {DESCRIPTION_FILE}; "
+                "export again"
+            )
+
+
+class ExportedMaps(NoMaps):
+    """The maps that an export's program includes."""
+
+    def __init__(self, identities: Sequence[dict[str, Any]]) -> None:
+        self.identities = identities
 
 
 def open_export(

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ray.train.tensorflow import TensorflowTrainer
     from ray.util.queue import Queue
 
-    from bert_flow_tf.model.embedder import Embedder
-    from bert_flow_tf.runtime.model import ExportedModel
+    from bert_flow_tf.vectors.sentence_model import SentenceModel
 
 _RETRIES = 3  # retries of a shard whose worker died
 # By default, Ray's workers have a niceness of 15. The timeout ends the command if the cluster is
@@ -48,7 +47,7 @@ class _Worker:
 
     def __init__(
         self,
-        load: "Callable[[], Embedder | ExportedModel]",
+        load: "Callable[[], SentenceModel]",
         folder: AnyPath,
         settings: ShardSettings,
         cwd: str,
@@ -79,7 +78,7 @@ class RayEngine:
 
     def __init__(
         self,
-        load: "Callable[[], Embedder | ExportedModel]",
+        load: "Callable[[], SentenceModel]",
         folder: AnyPath,
         settings: ShardSettings,
         *,

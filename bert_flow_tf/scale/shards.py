@@ -7,14 +7,13 @@ embedded. While a job embeds, a complete folder stays complete; at the end the p
 of their places, so that names and manifest have the input's order.
 """
 
-import dataclasses
 import glob
 import hashlib
 import os
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -32,8 +31,7 @@ from bert_flow_tf.tasks.sentence_files import has_known_ending, input_format, re
 if TYPE_CHECKING:
     import pyarrow
 
-    from bert_flow_tf.model.embedder import Embedder
-    from bert_flow_tf.runtime.model import ExportedModel
+    from bert_flow_tf.vectors.sentence_model import SentenceModel
 
 
 # Readers of Parquet folders ignore names that begin with an underscore.
@@ -241,21 +239,17 @@ class WrittenPart(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The properties of a model that its embeddings depend on."""
+    """The fingerprint of a folder's embeddings, and their width."""
 
     fingerprint: str
     embedding_size: int
-    normalizes: bool
-    cuts_after_norm: bool = False
 
     @classmethod
-    def of(cls, model: "Embedder | ExportedModel") -> "Identity":
-        return cls(
-            model.fingerprint,
-            model.embedding_size,
-            model.normalizes,
-            model.cuts_after_norm,
+    def of(cls, model: "SentenceModel", settings: ShardSettings) -> "Identity":
+        fingerprint = model.fingerprint_of(
+            prompt=settings.prompt, normalize=settings.normalize_embeddings
         )
+        return cls(fingerprint, model.embedding_size)
 
 
 class Engine(Protocol):
@@ -270,13 +264,11 @@ class Engine(Protocol):
 class LocalEngine:
     """Embed shards in this process."""
 
-    def __init__(
-        self, model: "Embedder | ExportedModel", folder: AnyPath, settings: ShardSettings
-    ) -> None:
+    def __init__(self, model: "SentenceModel", folder: AnyPath, settings: ShardSettings) -> None:
         self._model = model
         self._folder = pathlib.Path(folder)
         self._settings = settings
-        self._identity = Identity.of(model)
+        self._identity = Identity.of(model, settings)
 
     def identity(self) -> Identity:
         return self._identity
@@ -406,14 +398,10 @@ class Job:
         raise errors[0]
 
     def _new_manifest(self, model: Identity) -> Manifest:
-        settings = self.settings
-        # None stays for channels that were cut after the encoder's norm: theirs is not 1.
-        if settings.normalize_embeddings is None and not model.cuts_after_norm:
-            settings = dataclasses.replace(settings, normalize_embeddings=model.normalizes)
         return Manifest(
             model=model.fingerprint,
             embedding_size=model.embedding_size,
-            settings=settings,
+            settings=self.settings,
             inputs=[_absolute(file.path) for file in self.files],
             columns=list(self.files[0].kept),
         )
@@ -423,12 +411,17 @@ class Job:
 
         Raises `UserError` if not, unless `overwrite`. `new` is None before the model is known.
         """
-        values = vars(self.settings if new is None else new.settings)
-        pairs = [(name, value, getattr(old.settings, name)) for name, value in values.items()]
-        if new is None:
-            pairs = [one for one in pairs if one[0] != "normalize_embeddings" or one[1] is not None]
-        else:
-            pairs.insert(0, ("model", new.model, old.model))
+        # The fingerprint says whether these two make a difference.
+        of_model = ("normalize_embeddings", "prompt")
+        settings = vars(self.settings)
+        pairs: list[tuple[str, Any, Any]] = [
+            (name, value, getattr(old.settings, name))
+            for name, value in settings.items()
+            if name not in of_model
+        ]
+        if new is not None and new.model != old.model:
+            pairs += [(name, settings[name], getattr(old.settings, name)) for name in of_model]
+            pairs.append(("model", new.model, old.model))
         kept = list(self.files[0].kept)
         pairs.append(("keep", kept, kept if old.columns is None else old.columns))
         for name, found, expected in pairs:
@@ -476,10 +469,7 @@ class Job:
 
     def _shards(self, manifest: Manifest, problems: list[UserError]) -> Iterator[Shard]:
         """Yield all shards; append unreadable files to `problems`."""
-        settings = msgspec.to_builtins(manifest.settings)
-        if settings["prompt"] is None:
-            del settings["prompt"]  # Earlier versions had no such setting.
-        basis = msgspec.json.encode([manifest.model, settings])
+        basis = msgspec.json.encode([manifest.model, manifest.settings.precision])
         for number, file in enumerate(self.files):
             try:
                 tables = read_tables(**file._asdict(), rows=self.settings.shard_rows)

@@ -40,6 +40,14 @@ def check_enough(sentences: int, false_matches: float) -> None:
         )
 
 
+def sampled(texts: list[str], seed: int = 0) -> list[str]:
+    """Return the texts whose embeddings `threshold` uses: all, or 4,000 random ones."""
+    if len(texts) <= _MOST_ROWS:
+        return texts
+    order = np.random.default_rng([seed, 5]).permutation(len(texts))
+    return [texts[i] for i in order[:_MOST_ROWS]]
+
+
 def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0) -> Threshold:
     """Return the cosine that the share `false_matches` of random pairs exceeds.
 

@@ -18,7 +18,7 @@ import tf_keras
 
 from glow import FlowCalibrator, Glow, GlowConfig
 from glow.coupling import AffineCoupling
-from glow.saved import read_calibration
+from glow.saved import read_maps
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")
 
@@ -148,7 +148,7 @@ def test_an_own_coupling_takes_its_own_key(tmp_path):
     calibrator = FlowCalibrator(str(file)).fit(ROWS)
     assert calibrator.flow_.levels[0][-1].scale == 2.0
     calibrator.save(tmp_path / "saved")
-    assert read_calibration(tmp_path / "saved").config == calibrator.config_
+    assert read_maps(tmp_path / "saved")[0].config == calibrator.config_
     file.write_text(json.dumps(values | {"coupling_scale": -1.0}))
     with pytest.raises(ValueError, match="coupling_scale: found -1"):
         FlowCalibrator(str(file)).fit(ROWS)

@@ -117,7 +117,7 @@ def test_an_affine_transformer_of_scikit_learn_is_a_calibration_with_dense_layer
 
 def test_another_transformer_may_have_fewer_channels():
     model = calibrate(numbers, SENTENCES, method=KernelPCA(3, kernel="rbf"), dev_fraction=0)
-    assert model.calibration.output_size == model.record.output_size == 3
+    assert model.calibration.output_size == 3
     assert model.encode(SENTENCES[:5]).shape == (5, 3)
     assert model.calibration.forward(tf.constant(numbers(SENTENCES[:5]))).shape == (5, 3)
     with user_error("found 20 channels of KernelPCA", "at most the 8 before it"):

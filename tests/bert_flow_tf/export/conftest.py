@@ -1,7 +1,5 @@
 """Models to export, and an export."""
 
-import copy
-
 import pytest
 
 from glow.flow import Glow
@@ -20,17 +18,20 @@ def sts_model(sts_run):
 def variant(golden_dir):
     """A function that makes a `BertFlow` with a pooling and a flow."""
     from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.encoder.text_encoder import TextEncoder
+    from bert_flow_tf.model.embedder import record_of_own
 
     model = BertFlow.from_hub(golden_dir / "transformers" / "sentence_transformer")
 
     def make(pooling, config, low_dim=-1):
-        made = copy.copy(model)
-        made.sentence_embedding_type = pooling
-        made.encoder = made.cast_encoder = model.encoder.with_pooling(pooling)
-        made.low_dim = low_dim
+        network = model.encoder.network.with_pooling(pooling)
+        encoder = TextEncoder(model.source, network, max_seq_length=model.max_seq_length)
+        maps = []
         if config is not None:
-            made.flow = Glow(config, made.encoder.embedding_size, seed=0)
-            perturb(made.flow.trainable_variables, seed=1)
-        return copy.copy(made)
+            maps.append(Glow(config, encoder.embedding_size, seed=0))
+            perturb(maps[0].trainable_variables, seed=1)
+        return BertFlow(
+            encoder, maps, origin=model.origin, learned=record_of_own(maps), low_dim=low_dim
+        )
 
     return make

@@ -20,9 +20,9 @@ from bert_flow_tf.common import atomic
 from bert_flow_tf.export import export, served_model
 from bert_flow_tf.export.export import CHECKED_SENTENCES
 from bert_flow_tf.export.formats import ExportSettings
-from glow.calibration import AffineMap
 from glow.config import GlowConfig
 from glow.flow import Glow
+from glow.maps import AffineMap
 from tests.glow.bijector_checks import perturb
 from tests.refusals import user_error
 

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.peers import peer_environment
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.calibration.affine import SoftWhitening
-from glow.calibration import AffineMap
 from glow.config import GlowConfig
+from glow.maps import AffineMap
 from tests.bert_flow_tf.export.test_guide import GUIDE
 from tests.refusals import files_below, refused, succeeds, user_error
 
@@ -60,7 +60,7 @@ def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, t
     for name, (pooling, config, options) in EXPORTS.items():
         model = models[name] = variant(pooling, config, options.get("low_dim", -1))
         if config is not None:
-            model.flow.initialize_from_data(model.encoder.embed(model.tokenize(sentences)))
+            model.flow.initialize_from_data(model.encoder.network.embed(model.tokenize(sentences)))
         if "channels" in options:
             whitening = SoftWhitening(0.1, 5)
             whitening.fit(model.encode_pooled(sentences))

@@ -79,9 +79,9 @@ def test_card_and_configuration_say_what_it_is(saved, caplog):
 
 def test_trained_encoder_is_saved_with_its_weights(tiny_encoder_dir, tmp_path):
     model = deepcopy(BertFlow.from_hub(str(tiny_encoder_dir), max_seq_length=8))
-    for variable in model.encoder.variables_by_name.values():
+    for variable in model.encoder.network.variables_by_name.values():
         variable.assign(variable * 1.01)
-    model.encoder_trained = True
+    model.encoder.trained = True
     loaded = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
     np.testing.assert_allclose(loaded.encode(SENTENCES), model.encode(SENTENCES), rtol=0, atol=1e-6)
     assert "fine-tuned" in (tmp_path / "saved" / "README.md").read_text()
@@ -89,9 +89,9 @@ def test_trained_encoder_is_saved_with_its_weights(tiny_encoder_dir, tmp_path):
 
 def test_nothing_but_a_saved_model_is_replaced(copy, saved):
     model = BertFlow.from_pretrained(saved)
-    (copy / "flow.npz").unlink()
+    (copy / "calibration.npz").unlink()
     model.save(copy, overwrite=True)
-    assert (copy / "flow.npz").is_file()
+    assert (copy / "calibration.npz").is_file()
     (copy / "notes.txt").write_text("mine")
     for overwrite in (False, True):
         with user_error("notes.txt" if overwrite else "copy: exists"):
@@ -100,8 +100,8 @@ def test_nothing_but_a_saved_model_is_replaced(copy, saved):
 
 def test_other_configurations_and_other_folders_are_named(copy):
     config = json.loads((copy / "bert_flow.json").read_text())
-    (copy / "flow.npz").unlink()
-    with user_error("flow.npz"):
+    (copy / "calibration.npz").unlink()
+    with user_error("calibration.npz"):
         BertFlow.from_pretrained(copy)
     (copy / "bert_flow.json").write_text(json.dumps(config | {"format_version": 99}))
     with user_error("bert_flow.json: found format_version 99"):

@@ -8,9 +8,9 @@ import pytest
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.scale.settings import ShardSettings
-from glow.calibration import AffineMap
 from glow.config import GlowConfig
 from glow.flow import Glow
+from glow.maps import AffineMap
 from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import refused, succeeds, user_error
 
@@ -91,7 +91,7 @@ def test_commands_truncate(model, tiny_encoder_dir, tmp_path):
     wrong = ("encode", "--calibration", "c", "--embeddings", "u.npy", "--out", "z.npy")
     assert "--truncate_dim: missing --model" in refused(*wrong, "--truncate_dim", 3)
     model.save(tmp_path / "saved")
-    with user_error("flow: found one of 4 channels in a model with low_dim=8"):
+    with user_error("low_dim: found 8 with an affine calibration"):
         model.low_dim = 8
         model.flow = AffineMap(model.encoder.embedding_size, matrix=np.eye(32, 4))
     export = ("--model", tmp_path / "saved", "--truncate_dim", 3, "--out", tmp_path / "st")
@@ -114,7 +114,7 @@ def test_a_folder_has_one_kind_of_norm(tmp_path, demo_dir):
     model = BertFlow.from_hub("demo", truncate_dim=6)
     (tmp_path / "texts.txt").write_text("a boat\nthe rain\n")
     encode = functools.partial(model.encode_dataset, tmp_path / "texts.txt", tmp_path / "out")
-    assert model.keeps_normalize and not model.normalizes
+    assert model.tail.normalizes and not model.normalizes
     encode()
     found = pyarrow.parquet.read_table(next((tmp_path / "out").glob("part-*")))["embedding"]
     np.testing.assert_allclose(found.to_pylist(), model.encode(["a boat", "the rain"]), atol=1e-6)

@@ -178,7 +178,7 @@ def test_invalid_argument_is_one_line(onnx_dir, opened, monkeypatch, tmp_path):
     with user_error("sentences[0]: found int 1"):
         opened.encode([1])
     assert opened.encode([]).shape == (0, opened.embedding_size)
-    monkeypatch.setattr(type(opened._program), "_run", lambda *_: np.full((1, 4), np.nan))
+    monkeypatch.setattr(type(opened.encoder._program), "_run", lambda *_: np.full((1, 4), np.nan))
     with user_error("not finite"):
         opened.encode("the cat")
 
