@@ -16,8 +16,8 @@ from bert_flow_tf.common.errors import (
 )
 from bert_flow_tf.common.version import __version__
 
-# These commands share another command's module.
-_MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}
+# This command shares another one's module.
+_MODULES = {"report": "verify"}
 _GROUPS = {
     "Use": {
         "fit": "Learn a flow on your sentences.",

@@ -4,10 +4,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import locked_file, print_tables, write_results
-from bert_flow_tf.commands.pictures import Plot, plot_options
+from bert_flow_tf.commands.command import command, option, option_names, refuse, setting_options
+from bert_flow_tf.commands.options import (
+    TaskModelOptions,
+    name_list,
+    task_option,
+)
+from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.tables import TABLE_FORMAT, print_tables
 from bert_flow_tf.common.errors import ArgumentError, check_installed
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.scores import model_in_words
@@ -17,38 +24,44 @@ if TYPE_CHECKING:
     from bert_flow_tf.report.analyses import WordTable
     from bert_flow_tf.report.lexical import LexicalPairs
 
+# The flow that is learned for Table 6.
+_OF_FLOW = ("method", "flow_model_config", "num_train_epochs", "train_batch_size", "seed")
 _LIBRARIES = {"1": "wordfreq", "6": "rapidfuzz"}
 
 
-@click.command(
+@command(
     epilog="\b\nbert-flow analyses --bert_hub demo --pooling avg-last-2 --num_train_epochs 1 "
     "--glue_dir glue_data --plot analyses.png\n"
-    "bert-flow analyses --model runs/stsb_flow --glue_dir glue_data"
+    "bert-flow analyses --model runs/stsb_flow --glue_dir glue_data",
+    one_of=[("model", "bert_hub")],
+    excludes={"model": _OF_FLOW},
 )
-@opt.model_options(length=64)
-@opt.task_option("Task of the pairs.")
-@click.option("--glue_dir", metavar="DIR", help="Folder that holds the task's folder.")
-@click.option("--split", type=click.Choice(SPLITS), default="dev", help="Split of the task.")
-@click.option(
+@setting_options(TaskModelOptions, name="model")
+@task_option("Task of the pairs.")
+@option("--glue_dir", metavar="DIR", help="Folder that holds the task's folder.")
+@option("--split", type=click.Choice(SPLITS), default="dev", help="Split of the task.")
+@option(
     "--tables",
-    callback=opt.name_list(_LIBRARIES),
+    callback=name_list(_LIBRARIES),
     default="1,6",
     metavar="LIST",
     help="1: word frequency; 6: edit distance.",
 )
-@opt.setting_options(FitSettings, "method", "flow_model_config", "epochs", "batch_size", "seed")
-@plot_options("distances", "frequency", "words")
-@opt.TABLE_FORMAT
-@click.option("--out", metavar="FILE", help="JSON file of the figures.")
-@click.option("--overwrite", is_flag=True, help="Replace files.")
+@setting_options(FitSettings, "method", "flow_model_config", "epochs", "batch_size", "seed")
+@PLOT
+@panels_option("distances", "frequency", "words")
+@TABLE_FORMAT
+@option("--out", metavar="FILE", help="JSON file of the figures.")
+@option("--overwrite", is_flag=True, needs=("out", "plot"), help="Replace files.")
 def analyses(
-    model: opt.ModelOptions,
+    model: TaskModelOptions,
     task: Task,
     glue_dir: str | None,
     split: str,
     tables: list[str],
     settings: FitSettings,
-    plot: Plot | None,
+    plot: str | None,
+    panels: list[str] | None,
     table_format: str,
     out: str | None,
     overwrite: bool,
@@ -59,12 +72,14 @@ def analyses(
     are the embeddings of frequent words? The flow is that of --model; with --bert_hub, one is
     learned on the sentences of all splits of the task.
     """
-    if "6" in tables and glue_dir is None:
+    if "6" not in tables:
+        # Table 1 needs only the encoder's words.
+        refuse(("glue_dir", "task", "split", *_OF_FLOW), "--tables 1")
+    elif glue_dir is None:
         raise click.UsageError("--glue_dir: missing, expected the folder of tasks for table 6")
-    if model.model and settings != FitSettings():
-        raise click.UsageError("--model: found settings of a flow, whose own is analysed")
-    if "6" not in tables and settings != FitSettings():
-        raise click.UsageError("--tables: found settings of a flow, which only table 6 learns")
+    with option_names(FitSettings):
+        settings.check_used([find_method(settings.method)])
+    picture = locked_plot(plot, panels, overwrite=overwrite)
     path = locked_file(out, overwrite=overwrite) if out else None
     pairs = read_scored_split(task, glue_dir, split) if "6" in tables and glue_dir else None
     for name in tables:
@@ -82,8 +97,8 @@ def analyses(
     print_tables(analyses_tables(result, words=title), table_format)
     if path:
         write_results(path, result)
-    if plot:
-        _draw(plot, words, lexical)
+    if picture:
+        _draw(picture, words, lexical)
 
 
 def _sentences(task: Task, glue_dir: str) -> list[str]:

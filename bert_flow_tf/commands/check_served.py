@@ -11,6 +11,7 @@ import click
 import msgspec
 import numpy as np
 
+from bert_flow_tf.commands.command import command, option, refuse
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import read_json
 from bert_flow_tf.common.reading import reading
@@ -24,21 +25,19 @@ class _Description(msgspec.Struct):
     probes: dict[str, list[float]]
 
 
-@click.command(
+@command(
     epilog="\b\nbert-flow check-served --export exported/stsb/1 "
     "http://localhost:8501/v1/models/stsb"
 )
 @click.argument("url")
-@click.option(
+@option(
     "--export",
     "folder",
     required=True,
     metavar="DIR",
     help="Folder of the export, or of its version.",
 )
-@click.option(
-    "--name", metavar="NAME", help="Model's name, for an address that ends in /embeddings."
-)
+@option("--name", metavar="NAME", help="Model's name, for an address that ends in /embeddings.")
 def check_served(url: str, folder: str, name: str | None) -> None:
     """Send an export's probe sentences to a server and compare.
 
@@ -46,6 +45,8 @@ def check_served(url: str, folder: str, name: str | None) -> None:
     status is 1 if an embedding differs by more than 1e-4, or 1e-4 of the largest value if that is
     above 1.
     """
+    if not url.endswith("/embeddings"):
+        refuse(("name",), url)
     paths = [
         pathlib.Path(folder, one) for one in (DESCRIPTION_FILE, f"assets.extra/{DESCRIPTION_FILE}")
     ]

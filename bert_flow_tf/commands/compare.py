@@ -1,20 +1,29 @@
 """`bert-flow compare`: calibrations side by side on your own sentences."""
 
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
-from bert_flow_tf.commands.pictures import Plot, plot_options
+from bert_flow_tf.commands.command import command, option, option_names, setting_options
+from bert_flow_tf.commands.options import (
+    SENTENCE_TRANSFORMER,
+    InputOptions,
+    ModelOptions,
+    PairOptions,
+    load_sentence_transformer,
+    metric_option,
+    name_list,
+    task_option,
+)
+from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.records import made_by
-from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
 
@@ -23,41 +32,47 @@ if TYPE_CHECKING:
     from bert_flow_tf.calibration.judgement import Pairs
 
 
-@click.command(
+@command(
     epilog="\b\nbert-flow compare --bert_hub demo --input tickets.csv --column text --pairs "
-    "pairs.csv"
+    "pairs.csv",
+    one_of=[("model", "bert_hub", "sentence_transformer"), ("input", "glue_dir")],
+    excludes={"glue_dir": ("pairs",)},
 )
-@opt.model_options(required=False)
-@opt.SENTENCE_TRANSFORMER
-@opt.sentence_options(required=False)
-@opt.with_options(opt.PAIR_OPTIONS)
-@opt.task_option("With --glue_dir: the task.")
-@click.option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
-@click.option(
+@setting_options(ModelOptions, name="model")
+@SENTENCE_TRANSFORMER
+@setting_options(InputOptions, name="given")
+@setting_options(PairOptions, name="pairs")
+@task_option("With --glue_dir: the task.")
+@option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
+@option(
     "--methods",
-    callback=opt.name_list(),
+    callback=name_list(),
     default=",".join(DEFAULT_METHODS),
     metavar="LIST",
     help="See above.",
 )
-@opt.METRIC
-@opt.setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
-@plot_options("cosines", "bars")
-@opt.TABLE_FORMAT
-@click.option("--out", metavar="FILE.json", help="File for the results.")
-@click.option("--overwrite", is_flag=True, help="Replace --out and --plot.")
+@metric_option()
+@setting_options(FitSettings, "flow_model_config", "epochs", "batch_size", "seed")
+@PLOT
+@panels_option("cosines", "bars")
+@TABLE_FORMAT
+@option("--out", metavar="FILE.json", help="File for the results.")
+@option("--overwrite", is_flag=True, needs=("out", "plot"), help="Replace --out and --plot.")
 def compare(
-    model: opt.ModelOptions,
+    model: ModelOptions,
     sentence_transformer: str | None,
-    sentences: Iterator[str] | None,
-    settings: FitSettings,
+    given: InputOptions,
+    pairs: PairOptions,
+    task: Task,
+    glue_dir: str | None,
     methods: list[str],
     metric: str | None,
-    plot: Plot | None,
+    settings: FitSettings,
+    plot: str | None,
+    panels: list[str] | None,
     table_format: str,
     out: str | None,
     overwrite: bool,
-    **data: Any,
 ) -> None:
     """Compare an encoder without and with calibrations, and recommend one.
 
@@ -66,44 +81,31 @@ def compare(
     of them joined by +, such as sn+natsv-3 and whitening+flow. With --glue_dir, they learn from all
     splits of a task, and its test pairs decide.
     """
-    opt.check_one_of(
-        {
-            "model": model.model,
-            "bert_hub": model.bert_hub,
-            "sentence_transformer": sentence_transformer,
-        }
-    )
-    opt.check_one_of({"input": sentences, "glue_dir": data["glue_dir"]})
-    _check_methods(methods)
+    _check_methods(methods, settings)
+    texts = [] if given.path is None else [text for text in given.sentences() if text.strip()]
+    picture = locked_plot(plot, panels, overwrite=overwrite)
     path = locked_file(out, overwrite=overwrite) if out else None
-    task: Task | None = data["task"] if data["glue_dir"] else None
-    pairs: Pairs | None = None
-    if task:
-        given, pairs = _of_task(task, data["glue_dir"])
-    else:
-        given = [sentence for sentence in sentences or () if sentence.strip()]
-        if data["pairs"] is not None:
-            pairs = read_labelled_pairs(data["pairs"], data["pair_columns"])
+    labelled: Pairs | None = pairs.read()
+    if glue_dir:
+        texts, labelled = _of_task(task, glue_dir)
     from bert_flow_tf.calibration.comparison import comparison_table
     from bert_flow_tf.model.any_encoder import compare
 
     encoder: Any = (
-        opt.load_sentence_transformer(sentence_transformer)
-        if sentence_transformer
-        else model.load()
+        load_sentence_transformer(sentence_transformer) if sentence_transformer else model.load()
     )
-    found = compare(encoder, given, methods, pairs=pairs, metric=metric, settings=settings)
+    found = compare(encoder, texts, methods, pairs=labelled, metric=metric, settings=settings)
     result = msgspec.structs.replace(
         found,
         made_by=made_by("bert-flow compare"),
         encoder=sentence_transformer or found.encoder,
-        task=task.name if task else None,
+        task=task.name if glue_dir else None,
     )
     print_table(comparison_table(result), table_format, missing="")
     if path:
         write_results(path, result)
-    if plot:
-        _draw(plot, result)
+    if picture:
+        _draw(picture, result)
 
 
 def _draw(plot: Plot, result: "Comparison") -> None:
@@ -123,12 +125,14 @@ def _draw(plot: Plot, result: "Comparison") -> None:
     plot.write(pictures)
 
 
-def _check_methods(methods: Sequence[str]) -> None:
-    for method in methods:
-        try:
-            find_method(method)
-        except ArgumentError as error:
-            raise UserError(f"--methods: {str(error).removeprefix('method: ')}") from error
+def _check_methods(methods: Sequence[str], settings: FitSettings) -> None:
+    """Raise `UserError` for an unknown method, or options without effect."""
+    try:
+        found = [find_method(method) for method in methods]
+    except ArgumentError as error:
+        raise UserError(f"--methods: {str(error).removeprefix('method: ')}") from error
+    with option_names(FitSettings):
+        settings.check_used(found)
 
 
 def _of_task(task: Task, glue_dir: str) -> tuple[list[str], "Pairs"]:

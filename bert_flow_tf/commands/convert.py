@@ -1,15 +1,17 @@
 """`bert-flow convert`: convert encoders and checkpoints between formats."""
 
+import dataclasses
 import pathlib
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.commands.options import WHOLE, check_one_of, length_option
+from bert_flow_tf.commands.command import check_one_of, command, option, setting_options
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.common.atomic import FolderKind
 from bert_flow_tf.common.checkpoints import checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.common.settings import Settings, flag
 from bert_flow_tf.encoder.convert.folders import (
     CONVERTED_RUN,
     ENCODER_FOLDER,
@@ -23,47 +25,81 @@ if TYPE_CHECKING:
     from bert_flow_tf.encoder.weights import Pretrained
 
 
-@click.command(
-    epilog="\b\nbert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TF1FlowOptions(Settings):
+    """The settings that a flow's TF1 checkpoint does not hold."""
+
+    pooling: str | None = flag(None, "Pooling of --tf1_flow.", needs=("tf1_flow",))
+    flow_model_config: str | None = flag(
+        None,
+        f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]",
+        metavar="NAME|FILE",
+        needs=("tf1_flow",),
+    )
+    max_seq_length: int | None = flag(
+        None, "Word pieces per sentence.  [default: 64]", needs=("tf1_flow",), ge=3
+    )
+    low_dim: int | None = flag(
+        None, "Average channels to N.  [default: all channels]", needs=("tf1_flow",), ge=0
+    )
+    bert_config_file: str | None = flag(
+        None,
+        "bert_config.json, if not beside --tf1_flow.",
+        metavar="FILE",
+        needs=("tf1_flow",),
+    )
+    vocab_file: str | None = flag(
+        None, "vocab.txt, if not beside --tf1_flow.", metavar="FILE", needs=("tf1_flow",)
+    )
+
+    def given(self) -> dict[str, Any]:
+        """Return the values that the user gave."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+_SOURCES = ("tf1_checkpoint", "huggingface", "run", "tf1_flow")
+
+
+@command(
+    epilog="\b\nbert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder",
+    one_of=[("out", "to_tfhub")],
+    # These become no encoder.
+    excludes={"to_tfhub": ("to_tf1", "tf1_flow")},
 )
-@click.option(
+@option(
     "--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 BERT with bert_config.json and vocab.txt."
 )
-@click.option(
+@option(
     "--huggingface",
     type=click.Path(exists=True),
     metavar="DIR",
     help="Folder of a Hugging Face model.",
 )
-@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese, or its checkpoint.")
-@click.option(
-    "--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original code, with a flow."
+@option("--run", metavar="DIR|PREFIX", help="Run of run_siamese, or its checkpoint.")
+@option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original code, with a flow.")
+@option(
+    "--to_tf1",
+    is_flag=True,
+    needs=("run",),
+    help="Write --run as a checkpoint of the original code.",
 )
-@click.option("--to_tf1", is_flag=True, help="Write --run as a checkpoint of the original code.")
-@click.option("--to_tfhub", metavar="DIR", help="Write TF-Hub's two SavedModels to DIR.")
-@click.option("--out", metavar="DIR", help="Folder to make.")
-@click.option(
+@option("--to_tfhub", metavar="DIR", help="Write TF-Hub's two SavedModels to DIR.")
+@option("--out", metavar="DIR", help="Folder to make.")
+@option(
     "--cased/--uncased",
     default=None,
+    needs=("tf1_checkpoint", "tf1_flow"),
     help="Case.  [default: by the folder's name, else by the pieces]",
 )
-@click.option("--pooling", metavar="NAME", help="Pooling of --tf1_flow.")
-@click.option(
-    "--flow_model_config",
-    metavar="NAME|FILE",
-    help=f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]",
+@option("--bert_hub", metavar="HANDLE|DIR", help="Encoder, or that of --tf1_flow.")
+@option(
+    "--preprocess_hub",
+    metavar="HANDLE|DIR",
+    needs=("bert_hub",),
+    help="Preprocess model of --bert_hub.",
 )
-@length_option(64)
-@click.option(
-    "--low_dim", type=WHOLE, metavar="N", help="Average channels to N.  [default: all channels]"
-)
-@click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder, or that of --tf1_flow.")
-@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
-@click.option(
-    "--bert_config_file", metavar="FILE", help="bert_config.json, if not beside --tf1_flow."
-)
-@click.option("--vocab_file", metavar="FILE", help="vocab.txt, if not beside --tf1_flow.")
-@click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
+@setting_options(TF1FlowOptions, name="flow")
+@option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
 def convert(
     tf1_checkpoint: str | None,
     huggingface: str | None,
@@ -75,8 +111,8 @@ def convert(
     cased: bool | None,
     bert_hub: str | None,
     preprocess_hub: str | None,
+    flow: TF1FlowOptions,
     overwrite: bool,
-    **flow_options: Any,
 ) -> None:
     """Convert encoders, runs and TF1 checkpoints.
 
@@ -85,33 +121,21 @@ def convert(
     --to_tf1, --run becomes a checkpoint of the original code. With --to_tfhub, an encoder becomes
     TF-Hub's encoder and preprocess model.
     """
-    sources = {
-        "tf1_checkpoint": tf1_checkpoint,
-        "huggingface": huggingface,
-        "run": run,
-        "tf1_flow": tf1_flow,
-    }
     # The encoder of --tf1_flow is no source.
-    check_one_of(sources if tf1_flow else sources | {"bert_hub": bert_hub})
-    check_one_of({"out": out, "to_tfhub": to_tfhub})
-    flow_options = {flag: value for flag, value in flow_options.items() if value is not None}
-    _check_flow_options(tf1_flow, flow_options)
-    if to_tf1 and not run:
-        raise UserError("--to_tf1: missing --run, which it needs")
-    if cased is not None and not (tf1_checkpoint or tf1_flow):
+    check_one_of(*_SOURCES, *(() if tf1_flow else ("bert_hub",)))
+    if tf1_flow and flow.pooling is None:
         raise UserError(
-            "--cased and --uncased: missing --tf1_checkpoint or --tf1_flow; they need one of these"
+            "--pooling: missing, expected the pooling that was used to train --tf1_flow"
         )
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
     if to_tfhub:
-        _check_to_tfhub(is_encoder=not (to_tf1 or tf1_flow))
-
+        check_installed("official", "models", "to_tfhub", ArgumentError)
     lower = None if cased is None else not cased
     if tf1_flow:
         path = _output(out, to_tfhub, CONVERTED_RUN, overwrite)
         hub = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
-        path = _convert_flow(tf1_flow, path, lower, overwrite, flow_options | hub)
+        path = _convert_flow(tf1_flow, path, lower, overwrite, flow.given() | hub)
     elif to_tf1:
         path = _output(out, to_tfhub, TF1_CHECKPOINT, overwrite)
         path = _write_tf1(str(run), path, overwrite)
@@ -120,21 +144,6 @@ def convert(
         bert = _encoder(tf1_checkpoint, run, huggingface or bert_hub, preprocess_hub, lower)
         _write_encoder(path, bert, to_tfhub=bool(to_tfhub), overwrite=overwrite)
     say(f"written: {path}")
-
-
-def _check_flow_options(tf1_flow: str | None, given: dict[str, Any]) -> None:
-    if given and not tf1_flow:
-        raise UserError(f"--{next(iter(given))}: missing --tf1_flow, which it needs")
-    if tf1_flow and "pooling" not in given:
-        raise UserError(
-            "--pooling: missing, expected the pooling that was used to train --tf1_flow"
-        )
-
-
-def _check_to_tfhub(*, is_encoder: bool) -> None:
-    if not is_encoder:
-        raise UserError("--to_tfhub: found --to_tf1 or --tf1_flow as well, expected an encoder")
-    check_installed("official", "models", "to_tfhub", ArgumentError)
 
 
 def _output(

@@ -1,20 +1,22 @@
 """`bert-flow duplicates`: groups of rows that say nearly the same."""
 
 import csv
+import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 import click
 import numpy as np
 from absl import logging
 
-from bert_flow_tf.commands import options as opt
+from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.options import EncodingOptions, FilesOptions, name_list
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.atomic import new_file
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.scale.shards import InputFile, input_files
-from bert_flow_tf.tasks.sentence_files import read_tables
+from bert_flow_tf.common.settings import Settings, flag
+from bert_flow_tf.scale.shards import InputFile
+from bert_flow_tf.tasks.sentence_files import SENTENCE, read_tables
 from bert_flow_tf.vectors import thresholds
 from bert_flow_tf.vectors.neighbours import chains, numbered_by_size, similar_groups
 from bert_flow_tf.vectors.texts import BLOCK_ROWS
@@ -22,37 +24,37 @@ from bert_flow_tf.vectors.texts import BLOCK_ROWS
 # Fewer sentences may well be one group.
 _FEW_ROWS = 20
 _TIGHTER = "a higher --threshold, or a smaller --false_matches, gives tighter groups"
-_FALSE_MATCHES = 1e-4
 
 
-@click.command(
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DuplicateSettings(Settings):
+    """The cosine from which sentences are similar."""
+
+    threshold: float | None = flag(None, "Least cosine of a pair.", ge=-1, le=1)
+    false_matches: float = flag(
+        1e-4, "Without --threshold: share of random pairs above it.", gt=0, lt=1
+    )
+
+
+@command(
     epilog="\b\nbert-flow duplicates --model my_model --input tickets.csv --column text --keep id "
-    "--out groups.csv"
+    "--out groups.csv",
+    one_of=[("model", "bert_hub")],
+    excludes={"threshold": ("false_matches",)},
 )
-@opt.model_options(exports=True)
-@opt.with_options(opt.INPUT_FILES)
-@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.")
-@click.option(
-    "--threshold", type=opt.FloatRange(-1, 1), metavar="X", help="Least cosine of a pair."
-)
-@click.option(
-    "--false_matches",
-    type=opt.FloatRange(0, 1, True, True),
-    metavar="X",
-    help="Without --threshold: share of random pairs above it.  [default: 0.0001]",
-)
-@click.option("--out", required=True, metavar="FILE.csv", help="Groups.")
-@click.option("--overwrite", is_flag=True, help="Replace --out.")
+@setting_options(EncodingOptions, name="model")
+@setting_options(FilesOptions, name="given")
+@option("--keep", callback=name_list(), metavar="NAMES", help="Columns to copy.")
+@setting_options(DuplicateSettings)
+@option("--out", required=True, metavar="FILE.csv", help="Groups.")
+@option("--overwrite", is_flag=True, help="Replace --out.")
 def duplicates(
-    model: opt.ModelOptions,
-    inputs: Sequence[str],
-    input_format: str | None,
+    model: EncodingOptions,
+    given: FilesOptions,
     keep: list[str] | None,
-    threshold: float | None,
-    false_matches: float | None,
+    settings: DuplicateSettings,
     out: str,
     overwrite: bool,
-    **columns: Any,
 ) -> None:
     """Write groups of rows whose sentences are equal or similar.
 
@@ -63,15 +65,10 @@ def duplicates(
     and the sentence. --false_matches bounds matches of unrelated sentences, not of those that
     differ in a detail.
     """
-    if threshold is not None and false_matches is not None:
-        raise click.UsageError(
-            "found --threshold and --false_matches, expected at most one of them"
-        )
     if not out.endswith(".csv"):
         raise UserError(f"--out={out}: found another ending, expected .csv")
     path = locked_file(out, overwrite=overwrite)
-    files = input_files(inputs, file_format=input_format, keep=keep, **columns)
-    sentences, kept = _read(files, keep)
+    sentences, kept = _read(given.files(keep), keep)
     if empty := sum(not sentence.strip() for sentence in sentences):
         click.echo(f"empty sentences, left out: {empty:,}", err=True)
         kept = [one for one, text in zip(kept, sentences, strict=True) if text.strip()]
@@ -79,7 +76,8 @@ def duplicates(
     different = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
     if len(different) < 2:
         raise UserError(f"--input: found {len(different)} different sentences, expected 2 or more")
-    share = false_matches or _FALSE_MATCHES
+    share = settings.false_matches
+    threshold = settings.threshold
     if threshold is None:
         thresholds.check_enough(len(different), share)
     loaded = model.open()
@@ -96,7 +94,7 @@ def duplicates(
     # Equal sentences have a cosine of 1.
     cosines = np.where(np.bincount(rows, minlength=len(different)) > 1, 1.0, nearest)
     numbers = numbered_by_size(groups[rows])
-    header = ["group", "cosine", *(keep or ()), columns["column"] or "sentence"]
+    header = ["group", "cosine", *(keep or ()), given.column or SENTENCE]
     _write(path, header, numbers, cosines[rows], kept, sentences)
     _warn_of_groups(u, groups, threshold)
     equal = len(sentences) - len(different)

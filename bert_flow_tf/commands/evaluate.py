@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
+from bert_flow_tf.commands.command import command, option, setting_options
 from bert_flow_tf.commands.options import (
-    PAIR_OPTIONS,
-    SENTEVAL_OPTION,
-    TABLE_FORMAT,
-    ModelOptions,
-    model_options,
+    HELP_OF_SENTEVAL,
+    PairOptions,
+    TaskModelOptions,
     name_list,
-    with_options,
 )
-from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
-from bert_flow_tf.commands.pictures import Plot, plot_options
+from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.report.reports import scores_table
-from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 from bert_flow_tf.tasks.tasks import SPLITS
 from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
 from bert_flow_tf.training.run_records import is_run
@@ -32,38 +30,49 @@ if TYPE_CHECKING:
     from bert_flow_tf.tasks.scored_tasks import ScoredTask
 
 
-@click.command(
+@command(
     epilog="\b\nbert-flow evaluate --model runs/stsb_flow --tasks stsb,sts12 --glue_dir glue_data "
-    "--senteval_dir data"
+    "--senteval_dir data",
+    one_of=[("model", "bert_hub"), ("tasks", "pairs")],
 )
-@model_options(length=64)
-@click.option(
-    "--tasks",
-    "names",
-    callback=name_list(),
-    metavar="LIST",
-    help="Tasks, see above.",
+@setting_options(TaskModelOptions, name="model")
+@option("--tasks", "names", callback=name_list(), metavar="LIST", help="Tasks, see above.")
+@setting_options(PairOptions, name="pairs")
+@option("--glue_dir", metavar="DIR", needs=("tasks",), help="Folder that holds STS-B, SICK-R, …")
+@option(
+    "--senteval_dir",
+    metavar="DIR",
+    needs=("tasks",),
+    help=HELP_OF_SENTEVAL,
 )
-@with_options(PAIR_OPTIONS)
-@click.option("--glue_dir", metavar="DIR", help="Folder that holds STS-B, SICK-R, …")
-@SENTEVAL_OPTION
-@click.option(
-    "--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]"
+@option(
+    "--split",
+    type=click.Choice(SPLITS),
+    needs=("tasks",),
+    help="[default: test, or dev without test labels]",
 )
-@plot_options("gold", "reliability")
+@PLOT
+@panels_option("gold", "reliability")
 @TABLE_FORMAT
-@click.option("--out", metavar="FILE", help=f"Results.  [default for a run: its {EVALUATION_FILE}]")
-@click.option("--overwrite", is_flag=True, help="Replace existing results.")
+@option("--out", metavar="FILE", help=f"Results.  [default for a run: its {EVALUATION_FILE}]")
+@option(
+    "--overwrite",
+    is_flag=True,
+    needs=("out", "plot", "model"),
+    help="Replace existing results.",
+)
 def evaluate(
-    model: ModelOptions,
+    model: TaskModelOptions,
     names: list[str] | None,
-    pairs: str | None,
-    pair_columns: str | None,
-    plot: Plot | None,
+    pairs: PairOptions,
+    glue_dir: str | None,
+    senteval_dir: str | None,
+    split: str | None,
+    plot: str | None,
+    panels: list[str] | None,
     table_format: str,
     out: str | None,
     overwrite: bool,
-    **data: str | None,
 ) -> None:
     """Score embeddings by Spearman, AUC or accuracy, times 100.
 
@@ -76,10 +85,7 @@ def evaluate(
     beside it stands the correlation of all pairs, as in later papers. A model with a flow is also
     scored without it; a note explains a fall of more than 0.5.
     """
-    if bool(names) == bool(pairs):
-        raise click.UsageError("expected --tasks or --pairs, and not both")
-    if pair_columns and not pairs:
-        raise click.UsageError("--pair_columns: missing --pairs, which it needs")
+    picture = locked_plot(plot, panels, overwrite=overwrite)
     # A saved model gets no file that is not part of it.
     if model.run_dir and is_run(model.run_dir) and not out:
         # No other command may change the run until its scores are written.
@@ -88,8 +94,8 @@ def evaluate(
     path = locked_file(out, overwrite=overwrite) if out else None
     from bert_flow_tf.tasks.scored_tasks import read_tasks
 
-    given = None if pairs is None else read_labelled_pairs(pairs, pair_columns)
-    read = read_tasks(names or (), **data)
+    given = pairs.read()
+    read = read_tasks(names or (), glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
     tasks = read.tasks
     from bert_flow_tf.calibration.judgement import checked_pairs
     from bert_flow_tf.model.scoring import pairs_task, scores_of
@@ -98,13 +104,13 @@ def evaluate(
         first, second, scores = checked_pairs(given)
         tasks = [pairs_task(list(first), list(second), scores)]
     kept: dict[str, Pairs] = {}
-    keep = functools.partial(_keep, kept) if plot else None
+    keep = functools.partial(_keep, kept) if picture else None
     results = scores_of("bert-flow evaluate", model.load(), tasks, keep)
     print_table(scores_table(results), table_format)
     if path:
         write_results(path, results)
-    if plot:
-        _draw(plot, kept)
+    if picture:
+        _draw(picture, kept)
     read.check_complete()
 
 

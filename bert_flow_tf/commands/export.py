@@ -1,38 +1,37 @@
 """`bert-flow export`: a SavedModel, or another format."""
 
-import click
 from absl import logging
 
-from bert_flow_tf.commands.options import HELP_OF_MODEL, check_model, setting_options
+from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.options import ModelOptions
 from bert_flow_tf.commands.outputs import lock_output, say
 from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.export.formats import TF_SAVEDMODEL, ExportSettings, export_path
 
 
-@click.command(epilog="\b\nbert-flow export --model runs/stsb_flow --out exported/stsb")
-@click.option("--model", required=True, metavar="RUN", help=HELP_OF_MODEL)
-@click.option(
+@command(
+    epilog="\b\nbert-flow export --model runs/stsb_flow --out exported/stsb", one_of=[("model",)]
+)
+@setting_options(ModelOptions, "model", name="model")
+@option(
     "--out", required=True, metavar="DIR", help="Folder to write; a SavedModel is a version in it."
 )
 @setting_options(ExportSettings)
-@click.option(
+@option(
     "--overwrite",
     is_flag=True,
     help="Replace this version or folder; a running server keeps the old one.",
 )
-def export(model: str, out: str, settings: ExportSettings, overwrite: bool) -> None:
+def export(model: ModelOptions, out: str, settings: ExportSettings, overwrite: bool) -> None:
     """Write a SavedModel or another format, and check it.
 
     A SavedModel has four signatures: serving_default (sentences to embedding), similarity
     (sentence_a and sentence_b to cosine), tokens (word-piece ids to embedding) and pooled
     (sentences to the embedding before the flow).
     """
-    check_model(model)
     lock_output(out, f"--out={out}")
     export_path(out, settings, overwrite=overwrite, flag=f"--out={out}")
-    from bert_flow_tf.api import BertFlow
-
-    loaded = BertFlow.from_pretrained(model)
+    loaded = model.load()
     logging.info("writing and checking the %s", settings.format)
     exported = loaded.export(out, **vars(settings), overwrite=overwrite)
     checked = "not checked: onnxruntime is not installed"

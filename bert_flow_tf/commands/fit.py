@@ -1,21 +1,35 @@
 """`bert-flow fit`: learn a flow on your sentences."""
 
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
-from bert_flow_tf.commands import options as opt
+from bert_flow_tf.commands.command import (
+    check_one_of,
+    command,
+    option,
+    option_names,
+    refuse,
+    setting_options,
+)
+from bert_flow_tf.commands.options import (
+    ENCODER,
+    SENTENCE_TRANSFORMER,
+    InputOptions,
+    ModelOptions,
+    PairOptions,
+    check_sentence_transformers,
+    load_sentence_transformer,
+    metric_option,
+)
 from bert_flow_tf.commands.outputs import locked_folder, say
-from bert_flow_tf.commands.pictures import Plot, plot_options
+from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
 from bert_flow_tf.common.embedding_files import open_array
-from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
-from bert_flow_tf.scale.shards import Parts
-from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -24,31 +38,34 @@ if TYPE_CHECKING:
     from bert_flow_tf.model.any_encoder import Calibrated
 
 
-@click.command(
-    epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model"
+@command(
+    epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model",
+    one_of=[("input", "embeddings")],
+    excludes={"embeddings": ("sentence_transformer",)},
 )
-@opt.model_options("bert_hub", required=False)
-@opt.SENTENCE_TRANSFORMER
-@opt.sentence_options(required=False)
-@click.option("--embeddings", metavar="PATH", help="Folder of encode-folder, or any .npy.")
-@click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@opt.with_options(opt.PAIR_OPTIONS)
-@opt.METRIC
-@opt.setting_options(FitSettings)
-@plot_options("cosines", "losses")
-@click.option("--only_if_helps", is_flag=True, help="Else write nothing, status 1.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing saved model, or a picture.")
+@setting_options(ModelOptions, *ENCODER, name="model")
+@SENTENCE_TRANSFORMER
+@setting_options(InputOptions, name="given")
+@option("--embeddings", metavar="PATH", help="Folder of encode-folder, or any .npy.")
+@option("--out", required=True, metavar="DIR", help="Folder for the model.")
+@setting_options(PairOptions, name="pairs")
+@metric_option()
+@setting_options(FitSettings)
+@PLOT
+@panels_option("cosines", "losses")
+@option("--only_if_helps", is_flag=True, help="Else write nothing, status 1.")
+@option("--overwrite", is_flag=True, help="Replace an existing saved model, or a picture.")
 def fit(
-    model: opt.ModelOptions,
+    model: ModelOptions,
     sentence_transformer: str | None,
-    sentences: Iterator[str] | None,
+    given: InputOptions,
     embeddings: str | None,
     out: str,
-    pairs: str | None,
-    pair_columns: str | None,
+    pairs: PairOptions,
     metric: str | None,
     settings: FitSettings,
-    plot: Plot | None,
+    plot: str | None,
+    panels: list[str] | None,
     only_if_helps: bool,
     overwrite: bool,
 ) -> None:
@@ -57,18 +74,21 @@ def fit(
     The encoder does not change; --pairs judges the flow. Without --bert_hub, only the calibration
     is saved.
     """
-    opt.check_one_of({"input": sentences, "embeddings": embeddings})
-    _check_encoder(model, sentence_transformer, sentences, embeddings, settings, pairs)
-    if metric and pairs is None:
-        raise ArgumentError(f"metric: found {metric} without --pairs, which it would measure")
-    if plot and "losses" in (plot.names or ()) and not find_method(settings.method).has_flow:
-        raise ArgumentError(f"panels: found losses, which {settings.method} does not have")
-    is_calibration = bool(_is_array(embeddings) or sentence_transformer)
+    is_array = embeddings is not None and embeddings.endswith(".npy")
+    if is_array:
+        refuse((*ENCODER, "pairs"), f"--embeddings={embeddings}, an array")
+    else:
+        check_one_of("bert_hub", "sentence_transformer")
+    if sentence_transformer:
+        check_sentence_transformers()
+    _check_method(settings, panels, is_folder=embeddings is not None and not is_array)
+    sentences = list(given.sentences()) if given.path else []
+    is_calibration = bool(is_array or sentence_transformer)
+    picture = locked_plot(plot, panels, overwrite=overwrite)
     kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)
-    given = list(sentences or ())
-    texts = [sentence for sentence in given if sentence.strip()]
-    count = _rows(embeddings) if embeddings else len(texts)
+    texts = [sentence for sentence in sentences if sentence.strip()]
+    count = _rows(embeddings, is_array) if embeddings else len(texts)
     if find_method(settings.method).has_flow and count < settings.batch_size:
         given_rows = (
             f"--embeddings: found {count} rows"
@@ -78,8 +98,8 @@ def fit(
         raise UserError(
             f"{given_rows}, expected at least the --train_batch_size of {settings.batch_size}"
         )
-    judged = None if pairs is None else read_labelled_pairs(pairs, pair_columns)
-    if empty := len(given) - len(texts):
+    judged = pairs.read()
+    if empty := len(sentences) - len(texts):
         click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     learned: Calibrated | BertFlow
     if is_calibration:
@@ -100,8 +120,8 @@ def fit(
     training = f"{found['steps']} steps" if "steps" in found else settings.method
     written = "calibration" if is_calibration else "model"
     say(f"{written} written: {out} ({count} sentences, {training})")
-    if plot:
-        _draw(plot, learned)
+    if picture:
+        _draw(picture, learned)
 
 
 def _draw(plot: Plot, learned: "Calibrated | BertFlow") -> None:
@@ -122,45 +142,26 @@ def _draw(plot: Plot, learned: "Calibrated | BertFlow") -> None:
     plot.write(pictures)
 
 
-def _is_array(embeddings: str | None) -> bool:
-    return embeddings is not None and embeddings.endswith(".npy")
-
-
-def _rows(embeddings: str) -> int:
+def _rows(embeddings: str, is_array: bool) -> int:
     """Return the number of embeddings in a file or folder."""
-    return len(open_array(embeddings)) if _is_array(embeddings) else Parts(embeddings).rows
+    if is_array:
+        return len(open_array(embeddings))
+    from bert_flow_tf.scale.shards import Parts
+
+    return Parts(embeddings).rows
 
 
-def _check_encoder(
-    model: opt.ModelOptions,
-    sentence_transformer: str | None,
-    sentences: Iterator[str] | None,
-    embeddings: str | None,
-    settings: FitSettings,
-    pairs: str | None,
-) -> None:
-    """Raise an error unless the encoder's options fit the input."""
-    if _is_array(embeddings):
-        if sentence_transformer or model.bert_hub or pairs:
-            raise UserError(
-                f"--embeddings={embeddings}: found an encoder or pairs as well, expected neither "
-                "with .npy"
-            )
-        return
-    opt.check_one_of({"bert_hub": model.bert_hub, "sentence_transformer": sentence_transformer})
-    if embeddings and sentence_transformer:
-        raise UserError(
-            f"--embeddings={embeddings}: found --sentence_transformer, expected --bert_hub with a "
-            "folder of encode-folder"
+def _check_method(settings: FitSettings, panels: list[str] | None, *, is_folder: bool) -> None:
+    """Raise `ArgumentError` for options that the method does not have."""
+    if is_folder and settings.method != "flow":
+        raise ArgumentError(
+            f"method: found {settings.method} with a folder of embeddings, expected flow"
         )
-    if embeddings and settings.method != "flow":
-        raise UserError(
-            f"--method: found {settings.method} with a folder of embeddings, expected flow"
-        )
-    if sentence_transformer:
-        check_installed(
-            "sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError
-        )
+    method = find_method(settings.method)
+    with option_names(FitSettings):
+        settings.check_used([method])
+    if panels and "losses" in panels and not method.has_flow:
+        raise ArgumentError(f"panels: found losses, which {settings.method} does not have")
 
 
 def _calibration(
@@ -176,12 +177,12 @@ def _calibration(
 
     if not sentence_transformer:
         return calibrate_array(open_array(str(embeddings)), settings)
-    encoder = opt.load_sentence_transformer(sentence_transformer)
+    encoder = load_sentence_transformer(sentence_transformer)
     return calibrate(encoder, texts, pairs=pairs, metric=metric, **vars(settings))
 
 
 def _model(
-    options: opt.ModelOptions,
+    options: ModelOptions,
     texts: list[str],
     embeddings: str | None,
     settings: FitSettings,

@@ -8,12 +8,18 @@ import click
 import msgspec
 import numpy as np
 
-from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.colours import Colours, colour_option
-from bert_flow_tf.commands.outputs import locked_file, print_table, write_results
-from bert_flow_tf.commands.pictures import Plot, plot_options
+from bert_flow_tf.commands.colours import COLOUR, Colours, read_colours
+from bert_flow_tf.commands.command import check_one_of, command, option, setting_options
+from bert_flow_tf.commands.options import (
+    InputOptions,
+    PairOptions,
+    TaskModelOptions,
+    task_option,
+)
+from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.scores import (
     IsotropyResults,
@@ -31,36 +37,40 @@ if TYPE_CHECKING:
 _ENOUGH = 200
 
 
-@click.command(
+@command(
     epilog="\b\nbert-flow isotropy --model my_model --input sentences.txt\n"
-    "bert-flow isotropy --model runs/stsb_flow --glue_dir glue_data"
+    "bert-flow isotropy --model runs/stsb_flow --glue_dir glue_data",
+    one_of=[("model", "bert_hub")],
+    excludes={"glue_dir": ("input", "pairs")},
 )
-@opt.model_options(length=64)
-@colour_option
-@opt.sentence_options(required=False)
-@opt.with_options(opt.PAIR_OPTIONS)
-@opt.task_option("With --glue_dir: the task.")
-@click.option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
-@click.option(
+@setting_options(TaskModelOptions, name="model")
+@COLOUR
+@setting_options(InputOptions, name="given")
+@setting_options(PairOptions, name="pairs")
+@task_option("With --glue_dir: the task.")
+@option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
+@option(
     "--split",
     type=click.Choice((*SPLITS, "all")),
     default="dev",
+    needs=("glue_dir",),
     help="With --glue_dir: split of the task.",
 )
-@plot_options("cosines", "plane", "spectrum")
-@opt.TABLE_FORMAT
-@click.option("--out", metavar="FILE", help="JSON file of the measures and the singular values.")
-@click.option("--overwrite", is_flag=True, help="Replace files.")
+@PLOT
+@panels_option("cosines", "plane", "spectrum")
+@TABLE_FORMAT
+@option("--out", metavar="FILE", help="JSON file of the measures and the singular values.")
+@option("--overwrite", is_flag=True, needs=("out", "plot"), help="Replace files.")
 def isotropy(
-    model: opt.ModelOptions,
-    sentences: Iterator[str] | None,
-    pairs: str | None,
-    pair_columns: str | None,
+    model: TaskModelOptions,
+    colour: str | None,
+    given: InputOptions,
+    pairs: PairOptions,
     task: Task,
     glue_dir: str | None,
     split: str,
-    colours: Colours | None,
-    plot: Plot | None,
+    plot: str | None,
+    panels: list[str] | None,
     table_format: str,
     out: str | None,
     overwrite: bool,
@@ -71,14 +81,16 @@ def isotropy(
     uniformity and bits per dimension. With pairs of the label 1, or 4 of 5 points, it also prints
     their alignment. Sentences are those of --input, else of --pairs.
     """
-    given = {"input": sentences, "pairs": pairs, "glue_dir": glue_dir}
-    if glue_dir or not (sentences or pairs):
-        opt.check_one_of(given)
+    if not (given.path or pairs.pairs):
+        check_one_of("input", "pairs", "glue_dir")
+    colours = read_colours(colour, given)
+    sentences = given.sentences() if given.path else None
+    picture = locked_plot(plot, panels, overwrite=overwrite)
     path = locked_file(out, overwrite=overwrite) if out else None
     if glue_dir:
         measured = _of_task(task, glue_dir, split)
     else:
-        measured = _of_files(sentences, _checked_pairs(pairs, pair_columns))
+        measured = _of_files(sentences, _checked_pairs(pairs))
     loaded = model.load()
     from bert_flow_tf.report.isotropy import measure_model
 
@@ -94,8 +106,8 @@ def isotropy(
     print_table(table, table_format)
     if path:
         write_results(path, result)
-    if plot:
-        _draw(plot, result, found.sides, colours, measured.sentences)
+    if picture:
+        _draw(picture, result, found.sides, colours, measured.sentences)
 
 
 class _Measured(NamedTuple):
@@ -123,12 +135,13 @@ def _of_task(task: Task, glue_dir: str, split: str) -> _Measured:
     return _Measured(f"{task.directory}, {split}", list(dict.fromkeys(sentences)), pairs)
 
 
-def _checked_pairs(path: str | None, columns: str | None) -> "Pairs | None":
-    if path is None:
+def _checked_pairs(pairs: PairOptions) -> "Pairs | None":
+    found = pairs.read()
+    if found is None:
         return None
     from bert_flow_tf.calibration.judgement import checked_pairs
 
-    return checked_pairs(read_labelled_pairs(path, columns))
+    return checked_pairs(found)
 
 
 def _of_files(sentences: Iterator[str] | None, scored: "Pairs | None") -> _Measured:

@@ -1,18 +1,16 @@
 """The options `--plot` and `--panels`, and the file that they write."""
 
-import functools
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
+from bert_flow_tf.commands.command import Decorator, option
 from bert_flow_tf.commands.options import name_list
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.errors import ArgumentError
-from bert_flow_tf.report.plots.style import Panel, check_ending, check_matplotlib, panels, save
 
-Function = Callable[..., Any]
+if TYPE_CHECKING:
+    from bert_flow_tf.report.plots.style import Panel
 
 
 class Plot(NamedTuple):
@@ -21,7 +19,7 @@ class Plot(NamedTuple):
     path: pathlib.Path
     names: list[str] | None
 
-    def write(self, pictures: Mapping[str, Sequence[Panel]]) -> None:
+    def write(self, pictures: "Mapping[str, Sequence[Panel]]") -> None:
         """Write the wanted pictures as one figure, and say where.
 
         Raises:
@@ -38,42 +36,33 @@ class Plot(NamedTuple):
             if self.names is None or name in self.names
             for panel in found
         ]
+        from bert_flow_tf.report.plots.style import panels, save
+
         save(panels(wanted), self.path)
         say(f"picture written: {self.path}", err=True)
 
 
-def plot_options(*names: str) -> Callable[[Function], Function]:
-    """Return a decorator that passes `plot`, a `Plot` or None.
+PLOT = option("--plot", metavar="FILE", help="Picture: .png, .svg or .pdf")
 
-    Args:
-      *names: the command's pictures. The command has the option `--overwrite`, too.
-    """
-    panels_option = click.option(
+
+def panels_option(*names: str) -> Decorator:
+    """Return a decorator that adds `--panels`, some of the command's pictures."""
+    return option(
         "--panels",
-        "panel_names",
         callback=name_list(names),
         metavar="LIST",
+        needs=("plot",),
         help=f"With --plot: some of {', '.join(names)}.",
     )
-    plot_option = click.option(
-        "--plot", "plot_file", metavar="FILE", help="Picture: .png, .svg or .pdf"
-    )
 
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def with_plot(**values: Any) -> Any:
-            path = values.pop("plot_file")
-            chosen = values.pop("panel_names")
-            plot = None
-            if path is not None:
-                check_ending(path)
-                check_matplotlib()
-                found = locked_file(path, overwrite=values["overwrite"], flag="plot")
-                plot = Plot(found, chosen)
-            elif chosen:
-                raise click.UsageError("--panels: missing --plot, which it needs")
-            return function(plot=plot, **values)
 
-        return plot_option(panels_option(with_plot))
+def locked_plot(path: str | None, panels: list[str] | None, *, overwrite: bool) -> Plot | None:
+    """Lock and return the picture to write; None without `--plot`."""
+    if path is None:
+        return None
+    # Most commands are called without a picture.
+    from bert_flow_tf.report.plots.style import check_ending, check_matplotlib
 
-    return decorate
+    check_ending(path)
+    check_matplotlib()
+    return Plot(locked_file(path, overwrite=overwrite, flag="plot"), panels)

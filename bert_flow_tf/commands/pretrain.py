@@ -2,7 +2,8 @@
 
 import click
 
-from bert_flow_tf.commands.options import ModelOptions, model_options, setting_options
+from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.options import ModelOptions
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.common.errors import UserError, check_installed
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
@@ -11,12 +12,13 @@ from bert_flow_tf.training.run_folder import clean_pretraining
 from bert_flow_tf.training.settings import PretrainSettings
 
 
-@click.command(
+@command(
     epilog="\b\nbert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out "
-    "encoders/mine"
+    "encoders/mine",
+    one_of=[("bert_hub",)],
 )
-@model_options("bert_hub", pooling=False)
-@click.option(
+@setting_options(ModelOptions, "bert_hub", "preprocess_hub", name="model")
+@option(
     "--text",
     required=True,
     multiple=True,
@@ -24,9 +26,9 @@ from bert_flow_tf.training.settings import PretrainSettings
     help="Sentences or paragraphs; - is stdin.",
 )
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
-@click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
+@option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
 @setting_options(PretrainSettings)
-@click.option("--overwrite", is_flag=True, help="Replace an earlier encoder and run.")
+@option("--overwrite", is_flag=True, help="Replace an earlier encoder and run.")
 def pretrain(
     model: ModelOptions,
     text: tuple[str, ...],

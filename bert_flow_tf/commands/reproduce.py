@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from bert_flow_tf.commands.options import (
-    SENTEVAL_OPTION,
-    TABLE_FORMAT,
-    check_one_of,
-    name_list,
-    seed_list,
-    task_list,
-)
-from bert_flow_tf.commands.outputs import lock_output, print_table, write_results
+from bert_flow_tf.commands.command import command, option
+from bert_flow_tf.commands.options import HELP_OF_SENTEVAL, name_list, seed_list, task_list
+from bert_flow_tf.commands.outputs import lock_output, write_results
+from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.atomic import output_folder
 from bert_flow_tf.common.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.common.json_files import read_json
@@ -60,7 +55,8 @@ _ROW_FLAGS = {
 } - _SET_HERE
 
 
-@click.command(
+@command(
+    one_of=[("bert_hub", "bert_premodels")],
     epilog="\b\n"
     "bert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds\n"
     "bert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds "
@@ -68,14 +64,14 @@ _ROW_FLAGS = {
     # The flags of --row are those of run_siamese.
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
-@click.option(
+@option(
     "--rows",
     callback=name_list(PRESETS),
     metavar="LIST",
     help=f"Rows, see above.  [default: {_ROWS}, or none with --row]",
 )
-@click.option("--row", metavar="NAME", help="A row of your own, see above.")
-@click.option(
+@option("--row", metavar="NAME", help="A row of your own, see above.")
+@option(
     "--seeds",
     callback=seed_list,
     default=f"{TrainingSettings.seed},",
@@ -84,18 +80,24 @@ _ROW_FLAGS = {
     help="Seeds 1 to N, or a list; a row without training takes one.  "
     f"[default: {TrainingSettings.seed}]",
 )
-@click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3).")
-@click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder.")
-@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
-@click.option("--bert_premodels", metavar="DIR", help="TF1 BERT checkpoints instead of --bert_hub.")
-@click.option(
+@option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3).")
+@option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder.")
+@option(
+    "--preprocess_hub",
+    metavar="HANDLE|DIR",
+    needs=("bert_hub",),
+    help="Preprocess model of --bert_hub.",
+)
+@option("--bert_premodels", metavar="DIR", help="TF1 BERT checkpoints instead of --bert_hub.")
+@option(
     "--bert_name",
     type=click.Choice(["base", "large", "large-wwm"]),
+    needs=("bert_premodels",),
     help="Checkpoint in --bert_premodels.",
 )
-@click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, MNLI, SNLI, …")
-@SENTEVAL_OPTION
-@click.option(
+@option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, MNLI, SNLI, …")
+@option("--senteval_dir", metavar="DIR", help=HELP_OF_SENTEVAL)
+@option(
     "--tasks",
     "names",
     callback=task_list(_TASKS),
@@ -104,8 +106,8 @@ _ROW_FLAGS = {
     help="Tasks, see above.",
 )
 @TABLE_FORMAT
-@click.option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
-@click.option("--overwrite", is_flag=True, help="Run every stage again.")
+@option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
+@option("--overwrite", is_flag=True, help="Run every stage again.")
 @click.pass_context
 def reproduce(
     context: click.Context,
@@ -138,7 +140,6 @@ def reproduce(
     their scored pairs. After an interruption, repeat the command to resume.
     """
     check_local(out, "--out")
-    check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     for name in ("bert_hub", "preprocess_hub"):
         check_handle(encoder[name], name)
     chosen = _chosen_rows(rows, row, context)

@@ -1,5 +1,6 @@
 """`bert-flow search`: the sentences of a corpus nearest to queries."""
 
+import dataclasses
 import pathlib
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -7,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.commands import options as opt
+from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.options import EncodingOptions, FilesOptions, name_list
 from bert_flow_tf.common.atomic import locked
 from bert_flow_tf.common.embedding_files import EMBEDDING
 from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.settings import Settings, flag
 from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, input_files, read_manifest
-from bert_flow_tf.tasks.sentence_files import joined, read_sentences
+from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, read_manifest
+from bert_flow_tf.tasks.sentence_files import SENTENCE, joined, read_sentences
 from bert_flow_tf.vectors.neighbours import nearest_rows
 
 if TYPE_CHECKING:
@@ -23,36 +26,47 @@ if TYPE_CHECKING:
     from bert_flow_tf.runtime.model import ExportedModel
 
 
-@click.command(
-    epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"'
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchSettings(Settings):
+    """The settings of a search's lines."""
+
+    top_k: int = flag(10, "Sentences for each query.", ge=1)
+    unique: bool = flag(False, "Print equal sentences once.")
+
+
+@command(
+    epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"',
+    one_of=[("model", "bert_hub")],
 )
 @click.argument("texts", nargs=-1, metavar="[QUERY]...")
-@opt.model_options(exports=True)
-@opt.with_options(opt.INPUT_FILES)
-@click.option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
-@click.option("--top_k", type=opt.COUNT, default=10, metavar="N", help="Sentences for each query.")
-@click.option(
+@setting_options(EncodingOptions, name="model")
+@setting_options(FilesOptions, name="given")
+@option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
+@setting_options(SearchSettings, name="printed")
+@option(
     "--keep",
-    callback=opt.name_list(),
+    callback=name_list(),
     metavar="NAMES",
     help="Columns to print before the sentence.",
 )
-@click.option("--unique", is_flag=True, help="Print equal sentences once.")
-@click.option(
+@option(
     "--embeddings", metavar="DIR", help="Keep the embeddings here, or use those of encode-folder."
 )
-@click.option("--overwrite", is_flag=True, help="Replace --embeddings of another corpus or model.")
+@option(
+    "--overwrite",
+    is_flag=True,
+    needs=("embeddings",),
+    help="Replace --embeddings of another corpus or model.",
+)
 def search(
     texts: tuple[str, ...],
-    model: opt.ModelOptions,
-    inputs: Sequence[str],
+    model: EncodingOptions,
+    given: FilesOptions,
     queries: str | None,
-    top_k: int,
+    printed: SearchSettings,
     keep: list[str] | None,
-    unique: bool,
     embeddings: str | None,
     overwrite: bool,
-    **given: Any,
 ) -> None:
     """Print the sentences of a corpus that are nearest to each query.
 
@@ -62,33 +76,35 @@ def search(
     all_queries = [*texts, *(read_sentences(queries) if queries else ())]
     if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
-    name = given["column"] or "sentence"
+    name = given.column or SENTENCE
     shown = [*dict.fromkeys([*(keep or ()), name])]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")
         manifest = None if overwrite else read_manifest(folder)
         columns = shown if manifest is None else _kept_columns(manifest, shown, embeddings)
-        files = input_files(inputs, file_format=given.pop("input_format"), keep=columns, **given)
+        files = given.files(columns)
         with locked(folder, wait=True):
             loaded = model.open()
             settings = _settings(manifest, loaded, embeddings)
             job = Job(files, folder, settings, overwrite=overwrite)
             parts = job.run(LocalEngine(loaded, folder, settings)).parts
             if not parts:
-                raise _no_sentences(inputs)
+                raise _no_sentences(given.inputs)
             table = _table(folder, parts)
     rows = table.select(shown).to_pylist()
     # An empty sentence is near to many queries, and no answer.
     numbers = [i for i, row in enumerate(rows) if row[name].strip()]
     if not numbers:
-        raise _no_sentences(inputs)
+        raise _no_sentences(given.inputs)
     if empty := len(rows) - len(numbers):
         click.echo(f"empty sentences, left out: {empty:,}", err=True)
-    if unique:
+    if printed.unique:
         numbers = _first_rows(rows, numbers, name)
     corpus = [[rows[i][column] for column in shown] for i in numbers]
     vectors = table.take(numbers)[EMBEDDING].combine_chunks().flatten().to_numpy()
-    found = nearest_rows(loaded.encode_query(all_queries), vectors.reshape(len(numbers), -1), top_k)
+    found = nearest_rows(
+        loaded.encode_query(all_queries), vectors.reshape(len(numbers), -1), printed.top_k
+    )
     for query, (cosines, nearest) in zip(all_queries, found, strict=True):
         if len(all_queries) > 1:
             click.echo(_one_line(query))

@@ -1,33 +1,34 @@
 """`bert-flow threshold`: the cosine that few random pairs of sentences exceed."""
 
-from collections.abc import Iterator
-
-import click
 import numpy as np
 
-from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import print_table
+from bert_flow_tf.commands.command import Number, command, option, setting_options
+from bert_flow_tf.commands.options import EncodingOptions, InputOptions
+from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.table import Cell, Table, number
 from bert_flow_tf.vectors import thresholds
 from bert_flow_tf.vectors.texts import known_texts
 
 
-@click.command(epilog="\b\nbert-flow threshold --model my_model --input sentences.txt")
-@opt.model_options(exports=True)
-@opt.sentence_options()
-@click.option(
+@command(
+    epilog="\b\nbert-flow threshold --model my_model --input sentences.txt",
+    one_of=[("model", "bert_hub"), ("input",)],
+)
+@setting_options(EncodingOptions, name="model")
+@setting_options(InputOptions, name="given")
+@option(
     "--false_matches",
     "shares",
-    type=opt.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Number(),
     multiple=True,
     default=(1e-3,),
     metavar="X",
     help="Share of random pairs above the cosine; repeatable.",
 )
-@opt.TABLE_FORMAT
+@TABLE_FORMAT
 def threshold(
-    model: opt.ModelOptions,
-    sentences: Iterator[str],
+    model: EncodingOptions,
+    given: InputOptions,
     shares: tuple[float, ...],
     table_format: str,
 ) -> None:
@@ -37,7 +38,7 @@ def threshold(
     in Python. It bounds matches of unrelated sentences, not of those that differ in a detail.
     Sentences without a word that the encoder knows are left out.
     """
-    texts = list(dict.fromkeys(text for text in sentences if text.strip()))
+    texts = list(dict.fromkeys(text for text in given.sentences() if text.strip()))
     for share in shares:
         thresholds.check_enough(len(texts), share)
     texts, sides = _sides(model, texts)
@@ -52,7 +53,7 @@ def threshold(
     print_table(Table(("share", *sides), rows, title), table_format)
 
 
-def _sides(options: opt.ModelOptions, texts: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
+def _sides(options: EncodingOptions, texts: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
     """Return the texts with known words, and their embeddings by side.
 
     An export has embeddings after its calibration alone.

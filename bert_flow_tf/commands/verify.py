@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import click
 from absl import logging
 
-from bert_flow_tf.commands.options import TABLE_FORMAT
-from bert_flow_tf.commands.outputs import locked_file, print_tables, say, write_results
-from bert_flow_tf.commands.pictures import Plot, plot_options
+from bert_flow_tf.commands.command import command, option
+from bert_flow_tf.commands.outputs import locked_file, say, write_results
+from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
+from bert_flow_tf.commands.tables import TABLE_FORMAT, print_tables
 from bert_flow_tf.common.atomic import new_file
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.report.collected import FoundResults, find_results
@@ -28,22 +29,24 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _GOLDEN = pathlib.Path("tests", "golden")
 
 
-@click.command(
+@command(
     epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json > report.txt\n"
     "bert-flow report --runs runs --html page.html"
 )
-@click.option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
+@option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
-@click.option("--literature", is_flag=True, help="Print what later papers report.")
-@plot_options("bars", "methods", "spectrum", "losses")
+@option("--literature", is_flag=True, help="Print what later papers report.")
+@PLOT
+@panels_option("bars", "methods", "spectrum", "losses")
 @TABLE_FORMAT
-@click.option("--html", metavar="FILE", help="Write a page with these tables and pictures, too.")
-@click.option("--overwrite", is_flag=True, help="Replace files.")
+@option("--html", metavar="FILE", help="Write a page with these tables and pictures, too.")
+@option("--overwrite", is_flag=True, needs=("html", "plot"), help="Replace files.")
 def report(
     first: tuple[str, ...],
     more: tuple[str, ...],
     literature: bool,
-    plot: Plot | None,
+    plot: str | None,
+    panels: list[str] | None,
     table_format: str,
     html: str | None,
     overwrite: bool,
@@ -56,10 +59,12 @@ def report(
     """
     from bert_flow_tf.report.reports import literature_table, report_of
 
+    _check_more(first, more)
     if not (first or literature):
         raise click.UsageError(
             "found neither --runs nor --literature, expected one of them or both"
         )
+    picture = locked_plot(plot, panels, overwrite=overwrite)
     path = None if html is None else locked_file(html, overwrite=overwrite, flag="html")
     runs = [*first, *more]
     found = _found(runs) if first else FoundResults([], [])
@@ -72,10 +77,10 @@ def report(
     print_tables(tables, table_format)
     if path is not None:
         _write_page(path, found, runs)
-    if plot is not None:
+    if picture is not None:
         from bert_flow_tf.report.pictures import report_pictures
 
-        plot.write(report_pictures(reported.rows, found.sources, runs))
+        picture.write(report_pictures(reported.rows, found.sources, runs))
 
 
 def _write_page(path: pathlib.Path, found: FoundResults, runs: Sequence[str]) -> None:
@@ -87,6 +92,12 @@ def _write_page(path: pathlib.Path, found: FoundResults, runs: Sequence[str]) ->
     say(f"page written: {path}", err=True)
 
 
+def _check_more(first: Sequence[str], more: Sequence[str]) -> None:
+    """Raise `click.UsageError` for paths without `--runs` before them."""
+    if more and not first:
+        raise click.UsageError(f"found the argument {more[0]}, expected --runs before it")
+
+
 def _found(runs: Sequence[str]) -> FoundResults:
     """Return the results of `--runs`; say what is left out."""
     found = find_results(runs)
@@ -95,22 +106,32 @@ def _found(runs: Sequence[str]) -> FoundResults:
     return found
 
 
-@click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
-@click.option(
+@command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
+@option(
     "--runs", multiple=True, metavar="PATH…", help="Results to compare, as in bert-flow report."
 )
 @click.argument("more", nargs=-1, metavar="")
-@click.option(
+@option(
     "--whole_runs",
     metavar="[DIR]",
     is_flag=False,
     flag_value=str(_ROOT / _GOLDEN / "data" / "whole_runs"),
     help="In a clone: replay whole runs of the TF1 code.",
 )
-@click.option("--glue_dir", metavar="DIR", help="With --whole_runs: folder of STS-B.")
-@click.option("--nli_dir", metavar="DIR", help="With --whole_runs: folder of MNLI and SNLI.")
-@click.option("--out", metavar="FILE", help="JSON file of the checks, for bert-flow report.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@option(
+    "--glue_dir",
+    metavar="DIR",
+    needs=("whole_runs",),
+    help="With --whole_runs: folder of STS-B.",
+)
+@option(
+    "--nli_dir",
+    metavar="DIR",
+    needs=("whole_runs",),
+    help="With --whole_runs: folder of MNLI and SNLI.",
+)
+@option("--out", metavar="FILE", help="JSON file of the checks, for bert-flow report.")
+@option("--overwrite", is_flag=True, needs=("out",), help="Replace FILE.")
 def verify(
     runs: tuple[str, ...],
     more: tuple[str, ...],
@@ -130,10 +151,7 @@ def verify(
     An installed package has no values of the TF1 code: it compares the scores of --runs, which it
     then needs, and cannot replay whole runs.
     """
-    if more and not runs:
-        raise UserError(
-            f"bert-flow verify: found the argument {more[0]}, expected --runs before it"
-        )
+    _check_more(runs, more)
     if whole_runs and not glue_dir:
         raise UserError("--glue_dir: missing, expected the folder of STS-B for --whole_runs")
     from bert_flow_tf.report.rows import score_rows

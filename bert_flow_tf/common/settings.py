@@ -7,25 +7,44 @@ import math
 import os
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from bert_flow_tf.common.errors import ArgumentError, suggest
-from glow.config import GlowConfig
 from glow.number_types import plain_number
+
+if TYPE_CHECKING:
+    from glow.config import GlowConfig
 
 
 def flag(
-    default: Any, help: str, *, identifies: bool = True, option: str | None = None, **limits: Any
+    default: Any,
+    help: str,
+    *,
+    identifies: bool = True,
+    option: str | None = None,
+    metavar: str | None = None,
+    needs: tuple[str, ...] = (),
+    **limits: Any,
 ) -> Any:
     """Return the dataclass field of a flag.
 
-    `identifies` is True if runs with different values are different runs. `option` is the name in
-    the shell, if it is another one. `limits` are `choices`, `required`, or arguments of
-    `msgspec.Meta`, such as `ge`.
+    Args:
+      identifies: True if runs with different values are different runs.
+      option: the name in the shell, if it is another one.
+      metavar: the value in the help, by default by its type.
+      needs: options of a command; the flag has an effect only beside one of them.
+      **limits: `choices`, `required`, or arguments of `msgspec.Meta`, such as `ge`.
     """
-    about = {"help": help, "identifies": identifies, "option": option, "limits": limits}
+    about = {
+        "help": help,
+        "identifies": identifies,
+        "option": option,
+        "metavar": metavar,
+        "needs": needs,
+        "limits": limits,
+    }
     return dataclasses.field(default=default, metadata=about)
 
 
@@ -48,19 +67,17 @@ class Settings:
             object.__setattr__(self, field.name, value)
             limits = dict(field.metadata.get("limits", {}))
             expected = None
-            choices = limits.pop("choices", None)
+            choices = limits.pop("choices", ())
+            is_default = value is None and type(None) in typing.get_args(field.type)
             if limits.pop("required", False) and not value:
                 expected = f"expected a value ({field.metadata['help']})"
             elif isinstance(value, float) and not math.isfinite(value):
                 expected = "expected a finite number"
-            elif choices and value not in choices:
+            elif choices and not is_default and value not in choices:
                 known = tuple(map(str, choices))
                 expected = f"expected {' or '.join(known)}{suggest(str(value), known)}"
-            elif field.metadata and not (
-                value is None and type(None) in typing.get_args(field.type)
-            ):
-                # For `str | None`, the limits belong to str.
-                kind = (*typing.get_args(field.type), field.type)[0]
+            elif field.metadata and not is_default:
+                kind = value_type(field)
                 try:
                     msgspec.convert(value, Annotated[kind, msgspec.Meta(**limits)])
                 except msgspec.ValidationError as error:
@@ -80,14 +97,24 @@ def chosen(kind: type[Chosen], values: Mapping[str, Any]) -> Chosen:
     )
 
 
+def value_type(field: dataclasses.Field) -> Any:
+    """Return the type that a field's limits belong to: `str` for `str | None`."""
+    if typing.get_origin(field.type) is tuple:
+        return field.type
+    return (*typing.get_args(field.type), field.type)[0]
+
+
 def flag_fields(kind: Any) -> Iterator[dataclasses.Field]:
     """Yield the fields of a settings class and of its parts."""
     for field in dataclasses.fields(kind):
         yield from [field] if field.metadata else flag_fields(field.type)
 
 
-def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
+def flow_config(name_or_path: str | os.PathLike) -> "GlowConfig":
     """Return a `GlowConfig` by name or file; raise `ArgumentError` if invalid."""
+    # Most commands have settings, but no flow.
+    from glow.config import GlowConfig
+
     try:
         return GlowConfig.load(name_or_path)
     except (ValueError, OSError) as error:

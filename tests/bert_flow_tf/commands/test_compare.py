@@ -160,9 +160,9 @@ def test_mistakes_in_pairs_are_named(tiny_encoder_dir, files):
     assert "pairs.txt: found the ending '.txt', expected .tsv" in refused(
         *start, files[0] / "pairs.txt"
     )
-    assert "metric: found auc without pairs" in refused(*start[:-1], "--metric", "auc")
+    assert "--metric: missing --pairs or --glue_dir" in refused(*start[:-1], "--metric", "auc")
     fit = ("fit", *start[1:-1], "--out", files[0] / "no_model", "--metric", "auc")
-    assert "--metric: found auc without --pairs" in refused(*fit)
+    assert "--metric: missing --pairs, which it needs" in refused(*fit)
     line = refused(*start, pairs)
     assert f"{pairs}: found the columns b, same, a" in line
     assert line.endswith("; choose with --pair_columns A,B,SCORE")
@@ -187,7 +187,7 @@ def test_duplicates_writes_groups_of_rows(tiny_encoder_dir, files, tmp_path):
     assert "random pairs exceeds a cosine of" in succeeds(
         *model, *own, "--false_matches", 0.01, "--overwrite"
     )
-    assert "--threshold and --false_matches" in refused(
+    assert "--false_matches: found it beside --threshold" in refused(
         *model, *own, "--threshold", 0.5, "--false_matches", 0.01
     )
     assert "expected .csv" in refused(*model, *own[:-1], tmp_path / "groups.parquet")

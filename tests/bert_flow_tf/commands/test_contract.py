@@ -84,9 +84,9 @@ MISTAKES = {
     f"{EVALUATE} stsbb": "did you mean stsb?",
     f"{EVALUATE} ,": "found none",
     FIT: "found none, expected one of --input, --embeddings",
-    f"{FIT} --embeddings e --column text": "--input_format and --column: missing --input",
-    "fit --out o --sentence_transformer m --embeddings e": "found --sentence_transformer, expected "
-    "--bert_hub",
+    f"{FIT} --embeddings e --column text": "--column: missing --input, which it needs",
+    "fit --out o --sentence_transformer m --embeddings e": "--sentence_transformer: found it "
+    "beside --embeddings, where it has no effect",
     f"{FIT} --input s.txt --sentence_embedding_type paper-cl": "did you mean paper-cls?",
     f"{FIT} --input s.txt --flow_model_config config_l9": "did you mean config_l3_d3_w32?",
     f"{FIT} --input s.txt --train_batch_size 65": "--input: found 64 sentences, expected at least "

@@ -13,7 +13,9 @@ def test_flags_of_case_and_overwrite(
     changed = ("--out", out, "--overwrite")
     uncased = (*changed, "--uncased")
     # A Hugging Face folder says it itself.
-    assert "--uncased" in refused("convert", "--huggingface", small_hugging_face_dir, *uncased)
+    assert "--cased: missing" in refused(
+        "convert", "--huggingface", small_hugging_face_dir, *uncased
+    )
     named = shutil.copytree(tiny, tmp_path / "cased_tiny")
     assert "name cased_tiny" in refused("convert", "--tf1_checkpoint", named, *uncased)
     with (named / "vocab.txt").open("a") as vocabulary:

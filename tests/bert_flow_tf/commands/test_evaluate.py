@@ -106,4 +106,6 @@ def test_own_pairs_are_scored_without_learning(finished_run, tmp_path, scores, m
     found = json.loads(out.read_text())["tasks"]["pairs"]
     assert found["by_metric"].keys() >= {metric}
     assert found == json.loads(msgspec.json.encode(model.evaluate((a, b, gold)).tasks["pairs"]))
-    assert "--tasks or --pairs" in refused("evaluate", "--model", finished_run, "--out", out)
+    assert "expected one of --tasks, --pairs" in refused(
+        "evaluate", "--model", finished_run, "--out", out
+    )

@@ -106,7 +106,7 @@ def test_what_an_export_cannot_do_is_one_line(folders, texts, tmp_path):
     onnx = folders[1]
     out = ("--model", onnx, "--input", texts, "--out", tmp_path / "out.npy")
     line = refused("encode", *out, "--dtype", "bfloat16", unchanged=tmp_path)
-    assert line.startswith("--dtype: found bfloat16 with ")
+    assert line.startswith(f"--dtype: found it beside --model={onnx}, an export")
     line = refused("export", "--model", onnx, "--out", tmp_path / "again", unchanged=tmp_path)
     assert line.startswith(f"--model={onnx}: found an export, which only encodes; expected ")
     line = refused("isotropy", "--model", onnx, "--input", texts, unchanged=tmp_path)

@@ -104,7 +104,7 @@ def test_sentences_of_ones_own_are_measured(models, tmp_path):
     found = written["measures"]["without flow"]
     assert found["uniformity"] == pytest.approx(expected.uniformity, abs=1e-4)
     assert "4 different sentences of --pairs" in succeeds(*model, "--pairs", pairs)
-    assert "found --input and --glue_dir" in refused(*model, *own[:4], "--glue_dir", ".")
+    assert "--input: found it beside --glue_dir" in refused(*model, *own[:4], "--glue_dir", ".")
     assert "found none" in refused(*model)
     assert "score of 80" in _refused_score(model, pairs)
 

@@ -77,7 +77,7 @@ def test_compare_draws_each_method(fitted, small_glue_dir, tmp_path):
         (("--plot", "a.gif"), "--plot: found a.gif, expected a name with .png, .svg or .pdf"),
         (("--panels", "plane"), "--panels: missing --plot"),
         (("--plot", "a.png", "--panels", "gold"), "found gold, expected some of cosines, plane"),
-        (("--colour", "kind"), "--colour: expected --plot"),
+        (("--colour", "kind"), "--colour: missing --plot"),
         (("--plot", "a.png", "--colour", "size"), "size"),
     ],
 )

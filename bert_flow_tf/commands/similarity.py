@@ -1,0 +1,57 @@
+"""`bert-flow similarity`: the cosine of two sentences, or of pairs."""
+
+import itertools
+
+import click
+import numpy as np
+
+from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.options import EncodingOptions
+from bert_flow_tf.tasks.sentence_files import STDIN, pairs_format, read_sentences
+from bert_flow_tf.vectors.texts import BLOCK_ROWS
+
+
+@command(
+    epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."',
+    one_of=[("model", "bert_hub")],
+)
+@click.argument("sentences", nargs=-1, metavar="[A B]")
+@setting_options(EncodingOptions, name="model")
+@option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
+@option(
+    "--columns",
+    default="sentence1,sentence2",
+    metavar="A,B",
+    needs=("pairs",),
+    help="Columns of --pairs by name or number.",
+)
+@option(
+    "--no_header", is_flag=True, needs=("pairs",), help="TSV or CSV has no row of column names."
+)
+def similarity(
+    sentences: tuple[str, ...],
+    model: EncodingOptions,
+    pairs: str | None,
+    columns: str,
+    no_header: bool,
+) -> None:
+    """Print the cosine of two sentences, or of pairs in a file.
+
+    A flow moves cosines towards 0, so a threshold that was chosen without a flow does not apply.
+    """
+    if len(sentences) != (0 if pairs else 2):
+        raise click.UsageError(f"found {len(sentences)} sentences, expected 2, or --pairs")
+    names = columns.split(",")
+    if len(names) != 2 or not all(names):
+        raise click.BadParameter("expected two names, separated by a comma", param_hint="--columns")
+    rows = iter([list(sentences)])
+    if pairs:
+        file_format = "tsv" if pairs == STDIN else pairs_format(pairs)
+        rows = read_sentences(pairs, file_format=file_format, columns=names, no_header=no_header)
+    loaded = model.open()
+    while part := list(itertools.islice(rows, BLOCK_ROWS)):
+        both = loaded.encode(
+            [sentence for pair in part for sentence in pair], normalize_embeddings=True
+        )
+        for cosine in np.sum(both[0::2] * both[1::2], axis=1):
+            click.echo(f"{cosine:.6f}")
