@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import functools
 import importlib
 import os
 import pathlib
@@ -69,10 +68,12 @@ class LibraryEncoder:
     Args:
       given: a `SentenceTransformer`, a function from a list of strings to embeddings [n, D], or
         None for vectors that are there.
+      method: the library's method that encodes.
     """
 
-    def __init__(self, given: Encoder) -> None:
+    def __init__(self, given: Encoder, method: str = "encode") -> None:
         self.given = given
+        self.method = method
         if hasattr(given, "tokenize"):
             self.tokenize = given.tokenize
 
@@ -86,7 +87,7 @@ class LibraryEncoder:
         """The encoder's name."""
         return str(getattr(self.given, "__name__", type(self.given).__name__))
 
-    def encode(self, texts: list[str], method: str, options: dict[str, Any]) -> np.ndarray:
+    def encode(self, texts: list[str], options: dict[str, Any]) -> np.ndarray:
         """Return the vectors, float32 [n, D], of the library's `method` or `encode`.
 
         Raises:
@@ -98,7 +99,7 @@ class LibraryEncoder:
                 "encode: found a calibration without an encoder, expected one in load_calibration"
             )
         # A `SentenceTransformer` is callable too, on tensors.
-        encode: Any = getattr(self.given, method, getattr(self.given, "encode", None))
+        encode: Any = getattr(self.given, self.method, getattr(self.given, "encode", None))
         if encode is None and options:
             raise ArgumentError(
                 f"{next(iter(options))}: found with a function as encoder, which takes texts alone"
@@ -237,13 +238,10 @@ class Calibrated(CalibratedEncoder):
         show_progress_bar: bool | None = None,
         device: Any = None,
         label: str = "encode",
-        method: str = "encode",
     ) -> np.ndarray:
-        """Return the encoder's own embeddings, float32 [n, D], or [D].
+        """Return the encoder's own embeddings, float32 [n, D], or [D] for one string.
 
-        Args:
-          label: ignored; the library names its bar.
-          method: the library's method.
+        `label` is ignored; the library names its bar.
         """
         given = {
             "prompt_name": prompt_name,
@@ -254,7 +252,7 @@ class Calibrated(CalibratedEncoder):
         }
         options = {name: value for name, value in given.items() if value is not None}
         texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
-        found = self.encoder.encode(texts, method, options)
+        found = self.encoder.encode(texts, options)
         return found[0] if isinstance(sentences, str) else found
 
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
@@ -266,9 +264,9 @@ class Calibrated(CalibratedEncoder):
         return self._by_method("encode_document", sentences, options)
 
     def _by_method(self, method: str, sentences: Sentences, options: dict[str, Any]) -> Any:
-        """Call `encode` on a copy whose encoder calls another method."""
+        """Call `encode` of a copy whose encoder has another method."""
         other = copy.copy(self)
-        other.encode_pooled = functools.partial(self.encode_pooled, method=method)  # type: ignore[method-assign]
+        other.encoder = LibraryEncoder(self.encoder.given, method)
         return other.encode(sentences, **options)
 
     def transform(self, X: Any) -> np.ndarray:
