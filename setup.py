@@ -76,6 +76,7 @@ setup(
         "absl-py>=1.0",
         "click>=8.2",
         "tqdm>=4.42.1",
+        "typing-extensions>=4.5",
         "platformdirs>=2.0",
         "tensorflow-serving-api>=2.20,<2.22",
         # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below

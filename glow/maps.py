@@ -170,6 +170,6 @@ def forward_rows(forward: Forward, u: np.ndarray) -> np.ndarray:
 def in_blocks(function: Forward, rows: np.ndarray) -> np.ndarray:
     """Apply a function to an array's rows, some thousand per call."""
     if len(rows) <= _ROWS_PER_CALL:
-        return np.asarray(function(rows))
+        return np.array(function(rows))
     starts = range(0, len(rows), _ROWS_PER_CALL)
     return np.concatenate([function(rows[i : i + _ROWS_PER_CALL]) for i in starts])

@@ -127,7 +127,9 @@ def test_every_addition_is_made_trained_and_scored(workplace, documented_encoder
     # The ELECTRA computes what the BERT does that it was written from, and the pooling takes the
     # largest.
     bert = BertFlow.from_hub(documented_encoder_dir)
-    states = [bert.encoder.token_states(bert.tokenize([sentence])) for sentence in sentences]
+    states = [
+        bert.encoder.network.token_states(bert.tokenize([sentence])) for sentence in sentences
+    ]
     found = BertFlow.from_hub("encoders/electra", pooling="my_extensions:largest-1").encode(
         sentences
     )

@@ -239,7 +239,7 @@ class Calibrated(CalibratedEncoder):
         device: Any = None,
         label: str = "encode",
     ) -> np.ndarray:
-        """Return the encoder's own embeddings, float32 [n, D], or [D] for one string.
+        """Return the encoder's own embeddings, float32 [n, D] or [D].
 
         `label` is ignored; the library names its bar.
         """
@@ -283,8 +283,10 @@ class Calibrated(CalibratedEncoder):
         """Write the calibration, without the encoder; `load_calibration` reads it."""
         assert self.calibration is not None, "the property raises an error without one"
         with new_output(folder, CALIBRATION_FOLDER, overwrite=overwrite) as new:
-            with reading(folder, "a calibration that can be saved"):
+            try:
                 write_maps(new, self.maps)
+            except ValueError as error:
+                raise UserError(f"save: {error}") from error
             write_json(new / RECORD_FILE, self._saved())
             write_losses(new, self.recorded_losses)
         return pathlib.Path(folder)

@@ -108,16 +108,15 @@ class CalibratedEncoder(SentenceModel):
           pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
           metric: the measure on pairs that decides: "spearman", "auc" or "f1"; by default, the
             first for graded scores, and the others for labels 0 and 1.
-          flow_model_config: name of a shipped configuration, or a JSON file.
-          epochs: None for 1, or enough for 300 steps; the flow of the step with the least held-out
-            loss is kept.
-          batch_size: sentences per step.
-          learning_rate: constant.
-          seed: of order and initial weights.
-          dev_fraction: share of distinct sentences held out, see `calibration.learning.hold_out`.
           loss: of each row in a flow's training, see `glow.FlowCalibrator`.
           callbacks: Keras callbacks of a flow's training, likewise.
           show_progress_bar: None shows it on a terminal only.
+          **settings: the fields of `calibration.settings.FitSettings`: `flow_model_config`, the
+            name of a shipped configuration or a JSON file; `epochs`, None for 1, or enough for 300
+            steps, and the flow of the least held-out loss is kept; `batch_size`, the
+            sentences per step; `learning_rate`, which is constant; `seed`, of order and initial
+            weights; `dev_fraction`, the share of distinct sentences held out, see
+            `calibration.learning.hold_out`.
 
         Raises:
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss

@@ -16,6 +16,7 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.base import CalibratedEncoder
+from bert_flow_tf.model.build import own_code
 from bert_flow_tf.model.trainable import TrainableModel
 from bert_flow_tf.vectors.sentence_model import Sentences, check_choices
 from bert_flow_tf.vectors.tail import Tail
@@ -194,7 +195,15 @@ class Embedder(CalibratedEncoder):
             truncate_dim=self.truncate_dim,
             flow=learned,
             checkpoint=self.checkpoint,
+            code=self._code(learned),
         )
+
+    def _code(self, learned: CalibrationRecord | None) -> dict[str, str]:
+        """Return the digests of one's own parts that have one."""
+        try:
+            return own_code(self.encoder.pooling, learned)
+        except ArgumentError:
+            return {}
 
     def state(self) -> dict[str, Any]:
         """Return all that makes this model, as the arguments of its class.

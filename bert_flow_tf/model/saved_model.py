@@ -85,8 +85,10 @@ def save(
     maps = bert_flow.maps
     with new_output(path, BERT_FLOW_FOLDER, overwrite=overwrite) as folder:
         if maps:
-            with reading(path, "a model that can be saved"):
+            try:
                 write_maps(folder, maps)
+            except ValueError as error:
+                raise UserError(f"save: {error}") from error
         (folder / ENCODER).mkdir()
         fingerprint = _write_encoder(bert_flow, folder / ENCODER)
         write_losses(folder, bert_flow.recorded_losses)

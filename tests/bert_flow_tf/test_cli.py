@@ -25,14 +25,17 @@ def start(tiny_encoder_dir, tmp_path):
     glue_dir = write_glue(tmp_path / "glue")
     encoder = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8)
     texts = ("--input", tmp_path / "texts.txt")
+    # Few texts are one batch, which needs no report.
+    small_runs.write_sentences(tmp_path / "many.txt", 2000)
+    many = ("--input", tmp_path / "many.txt")
     examples = {
         "fit": (*encoder, *texts, "--out", tmp_path / "model"),
         "encode": (*encoder, *texts, "--out", tmp_path / "vectors.npy"),
         "encode-folder": (*encoder, *texts, "--out", tmp_path / "folder"),
         "duplicates": (*encoder, *texts, "--threshold", 0.99, "--out", tmp_path / "groups.csv"),
         "evaluate": (*encoder, "--tasks", "stsb", "--glue_dir", glue_dir),
-        "compare": (*encoder, "--glue_dir", glue_dir, "--methods", "sn"),
-        "isotropy": (*encoder, "--glue_dir", glue_dir),
+        "compare": (*encoder, *many, "--methods", "sn"),
+        "isotropy": (*encoder, *many),
     }
     return lambda name: bert_flow(name, *examples[name])
 

@@ -128,7 +128,10 @@ def test_what_only_encoder_or_data_tell_leaves_nothing(tmp_path, flow_flags, flo
     lines[5] = lines[5].rpartition("\t")[0] + "\tfour\n"
     path.write_text("".join(lines))
     for changes, *parts in (
-        ({"max_seq_length": 25}, "--max_seq_length: found 25, expected 3 to 10"),
+        (
+            {"max_seq_length": 25},
+            "--max_seq_length: found 25, expected a whole number from 3 to 10",
+        ),
         ({"bert_hub": ""}, "--bert_hub"),
         ({"low_dim": 5}, "--low_dim: found 5"),
         ({"train_batch_size": 9, "num_logical_cpus": 2}, "--train_batch_size: found 9"),

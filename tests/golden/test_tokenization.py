@@ -78,7 +78,7 @@ def test_all_awkward_strings_in_the_exported_graph(source, reference, golden_dir
         "input_mask": tf.constant(expected != 0, tf.int32),
         "input_type_ids": tf.zeros(expected.shape, tf.int32),
     }
-    by_ids = model.encoder(tokens, training=False).numpy()
+    by_ids = model.encoder.network(tokens, training=False).numpy()
     by_text = served(sentences=tf.constant(texts))["embedding"].numpy()
     # Texts of other ids are further apart than rounding takes them.
     rows, first = np.unique(expected, axis=0, return_index=True)

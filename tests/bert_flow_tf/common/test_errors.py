@@ -58,7 +58,7 @@ def test_what_may_be_meant_is_said_where_it_is_near(tmp_path):
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"])
 def test_closed_or_full_streams_lose_no_result(closed, tmp_path):
     code = (
-        "import sys; from bert_flow_tf import errors; errors.quiet_libraries(); "
+        "import sys; from bert_flow_tf.common import errors; errors.quiet_libraries(); "
         "open('out', 'w').write('whole'); sys.exit(errors.exit_status(print, 'x' * 100_000))"
     )
     command = f'{sys.executable} -c "{code}" {closed}'
@@ -74,7 +74,7 @@ def test_closed_or_full_streams_lose_no_result(closed, tmp_path):
 def test_a_closed_stream_that_is_needed_is_named(closed, tmp_path):
     (tmp_path / "s.txt").write_text("w1\n")
     command = f"{sys.executable} -m bert_flow_tf.cli encode --bert_hub demo {closed}"
-    path = {"PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
+    path = {"PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
     done = subprocess.run(
         command,
         shell=True,
@@ -114,7 +114,7 @@ path = pathlib.Path(errors.__file__).parent / "any_room" / "any_file.py"
 exec(compile("from absl import logging; logging.info('scoring 5 pairs')", path, "exec"))
 warnings.warn("few steps")
 """
-    path = f"{tmp_path}{os.pathsep}{pathlib.Path(__file__).parents[2]}"
+    path = f"{tmp_path}{os.pathsep}{pathlib.Path(__file__).parents[3]}"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": path},

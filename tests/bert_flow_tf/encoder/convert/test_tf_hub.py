@@ -61,7 +61,7 @@ def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(save_wrapped, small_
     expected = SentenceEncoder(small_source, "avg", trainable=False)(inputs)
     for trainable in (False, True):
         encoder = SentenceEncoder(source, "avg", trainable=trainable)
-        assert not encoder.seeds_dropout and len(encoder.trainable_variables) == 23 * trainable
+        assert len(encoder.trainable_variables) == 23 * trainable
         with user_error("dtype: found bfloat16"):
             encoder.in_bfloat16()
         embeddings, dropped = encoder(inputs), encoder(inputs, training=True, dropout_seed=1)
