@@ -1,4 +1,7 @@
-"""The Python interface: encode, fit, compare, save and export."""
+"""The Python interface: encode, fit, compare, save and export.
+
+A method imports what it alone needs, so that a program which encodes starts without the rest.
+"""
 
 import copy
 import os
@@ -11,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from absl import logging
 
-from bert_flow_tf.calibration import learning
-from bert_flow_tf.calibration.judgement import Pairs, checked_pairs
 from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import ArgumentError, UserError
@@ -24,17 +25,17 @@ from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
-from bert_flow_tf.model.scoring import pairs_task, scores_of
 from bert_flow_tf.runtime.description import is_export
-from bert_flow_tf.runtime.model import open_export
-from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, Parts, input_files
-from bert_flow_tf.tasks.scored_tasks import ScoredTask
-from bert_flow_tf.tasks.scores import Scores, model_in_words
-from bert_flow_tf.training.settings import PretrainSettings
 
 if TYPE_CHECKING:
+    from bert_flow_tf.calibration.judgement import Pairs
+    from bert_flow_tf.calibration.learning import Fitted
     from bert_flow_tf.export.export import Exported
+    from bert_flow_tf.scale.settings import ShardSettings
+    from bert_flow_tf.scale.shards import Manifest, Parts
+    from bert_flow_tf.tasks.scored_tasks import ScoredTask
+    from bert_flow_tf.tasks.scores import Scores
+    from bert_flow_tf.training.settings import PretrainSettings
 
 Self = TypeVar("Self", bound="BertFlow")
 
@@ -143,6 +144,8 @@ class BertFlow(Embedder):
                 raise ArgumentError(
                     f"dtype: found {dtype} with {path}, an export, which has its own type"
                 )
+            from bert_flow_tf.runtime.model import open_export
+
             # Whoever names an export's folder expects what an export can do.
             return typing.cast(Self, open_export(path, truncate_dim=truncate_dim))
         folder = saved_model.model_folder(path)
@@ -183,6 +186,8 @@ class BertFlow(Embedder):
             )
 
     def described(self) -> tuple[ModelRecord, str]:
+        from bert_flow_tf.tasks.scores import model_in_words
+
         record = msgspec.structs.replace(self.record, flow=None)
         return record, model_in_words(record)
 
@@ -190,14 +195,14 @@ class BertFlow(Embedder):
         self,
         inputs: str | os.PathLike | Iterable[str | os.PathLike],
         out: str | os.PathLike,
-        settings: ShardSettings | None = None,
+        settings: "ShardSettings | None" = None,
         *,
         input_format: str | None = None,
         column: str | None = None,
         keep: Sequence[str] | None = None,
         show_progress_bar: bool | None = None,
         overwrite: bool = False,
-    ) -> Manifest:
+    ) -> "Manifest":
         """Write the embeddings of files as a folder of Parquet files.
 
         The rows keep the input's order. Memory holds one shard. Repeat the call to resume after an
@@ -218,18 +223,25 @@ class BertFlow(Embedder):
           scale.shards.ShardsError: some files are unreadable; the others are embedded.
           UserError: an argument is invalid, or the folder holds other files.
         """
+        from bert_flow_tf.scale.settings import ShardSettings
+        from bert_flow_tf.scale.shards import Job, LocalEngine, input_files
+
         settings = settings or ShardSettings()
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
         job = Job(files, out, settings, overwrite=overwrite)
         return job.run(LocalEngine(self, out, settings), show_progress_bar=show_progress_bar)
 
-    def evaluate(self, on: Pairs | ScoredTask | Sequence[ScoredTask]) -> Scores:
+    def evaluate(self, on: "Pairs | ScoredTask | Sequence[ScoredTask]") -> "Scores":
         """Return the scores that `bert-flow evaluate` prints; `print` shows a table.
 
         Args:
           on: first sentences, second sentences and their gold scores; or a task, or several, of
             `tasks.scored_tasks.read_task`.
         """
+        from bert_flow_tf.calibration.judgement import checked_pairs
+        from bert_flow_tf.model.scoring import pairs_task, scores_of
+        from bert_flow_tf.tasks.scored_tasks import ScoredTask
+
         if isinstance(on, ScoredTask):
             tasks = [on]
         elif on and isinstance(on[0], ScoredTask):
@@ -239,7 +251,7 @@ class BertFlow(Embedder):
             tasks = [pairs_task(list(a), list(b), scores)]
         return scores_of("BertFlow.evaluate", self, tasks)
 
-    def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
+    def _set_fitted(self: Self, fitted: "Fitted") -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
         learned = msgspec.structs.replace(fitted.record, training=training)
@@ -253,11 +265,13 @@ class BertFlow(Embedder):
         folder: str | os.PathLike,
         settings: FitSettings | None = None,
         *,
-        pairs: Pairs | None = None,
+        pairs: "Pairs | None" = None,
         metric: str | None = None,
         show_progress_bar: bool | None = None,
     ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
+        from bert_flow_tf.calibration.learning import learn
+
         settings = settings or FitSettings()
         for name in ("method", "dev_fraction"):
             value = getattr(settings, name)
@@ -267,7 +281,7 @@ class BertFlow(Embedder):
                     f"{name}: found {value} with a folder of embeddings, {expected}"
                 )
         measuring = self._measuring(pairs, metric)
-        fitted = learning.learn(
+        fitted = learn(
             self.parts(folder),
             find_method("flow"),
             settings,
@@ -276,11 +290,13 @@ class BertFlow(Embedder):
         )
         return self._set_fitted(fitted)
 
-    def parts(self, folder: str | os.PathLike) -> Parts:
+    def parts(self, folder: str | os.PathLike) -> "Parts":
         """Open a folder that `encode_dataset` wrote with this encoder and no flow.
 
         Raises `UserError` for embeddings of another model, or normalized ones.
         """
+        from bert_flow_tf.scale.shards import Parts
+
         parts = Parts(folder)
         bare = copy.copy(self)
         bare.low_dim = -1
@@ -298,7 +314,7 @@ class BertFlow(Embedder):
         self,
         sentences: Iterable[str],
         out_dir: str | os.PathLike,
-        settings: PretrainSettings | None = None,
+        settings: "PretrainSettings | None" = None,
         *,
         overwrite: bool = False,
         show_progress_bar: bool | None = None,
@@ -323,6 +339,7 @@ class BertFlow(Embedder):
                 "pretrain: found an encoder that a run trained; first run bert-flow convert --run"
             )
         from bert_flow_tf.training.pretrain import pretrain
+        from bert_flow_tf.training.settings import PretrainSettings
 
         settings = settings or PretrainSettings(max_seq_length=self.max_seq_length)
         show = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.command import command, option, refuse, setting_options
 from bert_flow_tf.commands.options import (
     HELP_OF_SENTEVAL,
     PairOptions,
@@ -91,6 +91,8 @@ def evaluate(
         # No other command may change the run until its scores are written.
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
+    if not (out or picture):
+        refuse(("overwrite",), "a model that is no run, without --out and --plot")
     path = locked_file(out, overwrite=overwrite) if out else None
     from bert_flow_tf.tasks.scored_tasks import read_tasks
 

@@ -1,19 +1,16 @@
-"""The base of an encoder with a calibration."""
+"""The base of an encoder with a calibration.
+
+What only `fit` and `compare` need is imported by them: a program that encodes learns nothing.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bert_flow_tf.calibration import learning
-from bert_flow_tf.calibration.comparison import Comparison, recommend
-from bert_flow_tf.calibration.flow_training import Hooks
-from bert_flow_tf.calibration.history import History
-from bert_flow_tf.calibration.judgement import Pairs, checked_pairs, deciding_measures
 from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method, find_methods
 from bert_flow_tf.calibration.settings import FitKeywords, FitSettings
 from bert_flow_tf.common.errors import ArgumentError
-from bert_flow_tf.common.losses import Losses
 from bert_flow_tf.common.records import ModelRecord, made_by
 from bert_flow_tf.common.settings import suggesting_arguments
 from bert_flow_tf.vectors.sentence_model import SentenceModel
@@ -22,6 +19,11 @@ from bert_flow_tf.vectors.texts import sentence_list
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from bert_flow_tf.calibration.comparison import Comparison
+    from bert_flow_tf.calibration.history import History
+    from bert_flow_tf.calibration.judgement import Pairs
+    from bert_flow_tf.calibration.learning import Fitted, Measuring
+    from bert_flow_tf.common.losses import Losses
     from glow.calibrator import Loss
 
 Self = TypeVar("Self", bound="CalibratedEncoder")
@@ -31,7 +33,7 @@ class FitOptions(FitKeywords, total=False):
     """The types of the keywords of `CalibratedEncoder.fit`."""
 
     method: Any
-    pairs: Pairs | None
+    pairs: "Pairs | None"
     metric: str | None
     loss: "Loss | None"
     callbacks: Sequence[Any]
@@ -49,7 +51,7 @@ class CalibratedEncoder(SentenceModel):
       may_witness: True for the kinds of encoder that the study of docs/witness.md has.
     """
 
-    history_: History | None = None
+    history_: "History | None" = None
     may_witness = True
 
     def reduce(self, z: np.ndarray) -> np.ndarray:
@@ -61,7 +63,7 @@ class CalibratedEncoder(SentenceModel):
         return self.reduce(self.chain.transform(u))
 
     @property
-    def recorded_losses(self) -> Losses | None:
+    def recorded_losses(self) -> "Losses | None":
         """The losses to save with the calibration; None without any."""
         return self.history_.recorded_losses if self.history_ else None
 
@@ -72,7 +74,7 @@ class CalibratedEncoder(SentenceModel):
         """Return the record without a calibration, if any, and its words."""
         raise NotImplementedError
 
-    def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
+    def _set_fitted(self: Self, fitted: "Fitted") -> Self:
         raise NotImplementedError
 
     @suggesting_arguments(FitSettings)
@@ -82,7 +84,7 @@ class CalibratedEncoder(SentenceModel):
         y: None = None,
         *,
         method: Any = FitSettings.method,
-        pairs: Pairs | None = None,
+        pairs: "Pairs | None" = None,
         metric: str | None = None,
         loss: "Loss | None" = None,
         callbacks: Sequence[Any] = (),
@@ -122,6 +124,9 @@ class CalibratedEncoder(SentenceModel):
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss
             is not finite.
         """
+        from bert_flow_tf.calibration import learning
+        from bert_flow_tf.calibration.flow_training import Hooks
+
         found = find_method(method)
         self.check_method(found)
         fitted = learning.learn(
@@ -139,11 +144,11 @@ class CalibratedEncoder(SentenceModel):
         sentences: Iterable[str],
         methods: Sequence[Any] | Mapping[str, Any] = DEFAULT_METHODS,
         *,
-        pairs: Pairs | None = None,
+        pairs: "Pairs | None" = None,
         metric: str | None = None,
         settings: FitSettings | None = None,
         show_progress_bar: bool | None = None,
-    ) -> Comparison:
+    ) -> "Comparison":
         """Learn several calibrations of the encoder, and change none; recommend one.
 
         The first of the result's `rows` is the encoder as it is, `recommended` is the method to
@@ -158,6 +163,10 @@ class CalibratedEncoder(SentenceModel):
 
         The errors are those of `fit`.
         """
+        from bert_flow_tf.calibration import learning
+        from bert_flow_tf.calibration.comparison import Comparison, recommend
+        from bert_flow_tf.calibration.judgement import deciding_measures
+
         found = find_methods(methods)
         for method in found:
             self.check_method(method)
@@ -185,8 +194,10 @@ class CalibratedEncoder(SentenceModel):
             reason=reason,
         )
 
-    def _measuring(self, pairs: Pairs | None, metric: str | None) -> learning.Measuring:
-        return learning.Measuring(
+    def _measuring(self, pairs: "Pairs | None", metric: str | None) -> "Measuring":
+        from bert_flow_tf.calibration.learning import Measuring
+
+        return Measuring(
             encode=self.encode_pooled,
             pairs=checked_with_metric(pairs, metric),
             metric=metric,
@@ -195,8 +206,10 @@ class CalibratedEncoder(SentenceModel):
         )
 
 
-def checked_with_metric(pairs: Pairs | None, metric: str | None) -> Pairs | None:
+def checked_with_metric(pairs: "Pairs | None", metric: str | None) -> "Pairs | None":
     """Return checked pairs; raise `UserError` if pairs or metric do not fit."""
+    from bert_flow_tf.calibration.judgement import checked_pairs, deciding_measures
+
     if pairs is None:
         if metric is not None:
             raise ArgumentError(f"metric: found {metric} without pairs, expected labelled pairs")

@@ -3,13 +3,12 @@
 import copy
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.calibration.history import History
 from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.common.records import CalibrationRecord, EncoderRecord, ModelRecord, Training
 from bert_flow_tf.encoder.source import EncoderSource
@@ -24,6 +23,9 @@ from bert_flow_tf.vectors.texts import parts, sentence_list
 from glow.chain import Chain
 from glow.flow import Glow
 from glow.maps import AffineMap, VectorMap, in_blocks
+
+if TYPE_CHECKING:
+    from bert_flow_tf.calibration.history import History
 
 Self = TypeVar("Self", bound="Embedder")
 
@@ -101,7 +103,7 @@ class Embedder(CalibratedEncoder):
         prompts: dict[str, str] | None = None,
         default_prompt_name: str | None = None,
         similarity_fn_name: str | None = None,
-        history: History | None = None,
+        history: "History | None" = None,
     ) -> None:
         self.encoder = encoder
         self.origin = origin
@@ -347,10 +349,6 @@ class Embedder(CalibratedEncoder):
         ):
             found = self.tail(self.chain.transform(pooled), normalize_embeddings)
             yield [one[len(text) :] for one in part], found
-
-    def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
-        """Return True for each text [n] that holds only unknown word pieces."""
-        return self.encoder.only_unknown(texts)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
         """Return `encode`'s embeddings of a string tensor [n], in a graph.

@@ -74,7 +74,7 @@ def word_table(model: "Embedder") -> WordTable:
     """Return a BERT's word embeddings by frequency.
 
     Raises:
-      UserError: the encoder is no BERT.
+      UserError: the encoder is no BERT, or has no English words.
     """
     from bert_flow_tf.encoder.weights import Pretrained
 
@@ -84,6 +84,8 @@ def word_table(model: "Embedder") -> WordTable:
         raise UserError("--tables: found 1 with a SavedModel that is no BERT, expected 6")
     embeddings = table.numpy()[: len(pretrained.vocab)]
     ranks = frequency_ranks(pretrained.vocab)
+    if not ranks.any():
+        raise UserError("--tables: found 1 with an encoder without English words, expected 6")
     return WordTable(frequency_table(embeddings, ranks), embeddings, ranks)
 
 

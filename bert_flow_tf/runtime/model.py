@@ -256,10 +256,6 @@ class ExportedModel(SentenceModel):
         norm = self._exported_tail["norm"] if tail["norm"] == "none" else tail["norm"]
         return [*stages, {**tail, "low_dim": self._exported_tail["low_dim"], "norm": norm}]
 
-    def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
-        """Return True for each text [n] that holds only unknown word pieces."""
-        return self.encoder.only_unknown(texts)
-
     def check_probes(self, folder: pathlib.Path, description: Description) -> None:
         """Raise `UserError` if the description's texts have other embeddings.
 

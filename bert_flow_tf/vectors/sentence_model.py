@@ -11,7 +11,7 @@ from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.vectors.quantization import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.vectors.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.vectors.tail import Tail
-from bert_flow_tf.vectors.texts import parts
+from bert_flow_tf.vectors.texts import known_texts, parts
 from bert_flow_tf.vectors.thresholds import Threshold, check_enough, sampled, threshold
 from glow.number_types import is_number, is_whole_number
 
@@ -208,9 +208,18 @@ class SentenceModel:
             raise UserError("tokenize: found an encoder without tokens, expected a transformer")
         return self.encoder.tokenize(sentences)
 
+    def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
+        """Return True for each text [n] of unknown word pieces alone."""
+        if not hasattr(self.encoder, "only_unknown"):
+            return np.zeros(len(texts), bool)
+        return self.encoder.only_unknown(texts)
+
     def threshold(self, sentences: Iterable[str], false_matches: float = 1e-3) -> Threshold:
-        """Return the cosine that few random pairs exceed, see `vectors.thresholds`."""
-        texts = list(dict.fromkeys(sentences))
+        """Return the cosine that few random pairs exceed, see `vectors.thresholds`.
+
+        Texts without a word that the encoder knows are left out.
+        """
+        texts = known_texts(sentences, self.only_unknown)
         check_enough(len(texts), false_matches)
         return threshold(self.encode(sampled(texts)), false_matches)
 

@@ -25,7 +25,7 @@ def known_texts(
     Args:
       only_unknown: the model's function that tells texts of unknown word pieces.
     """
-    different = [text for text in dict.fromkeys(texts) if text.strip()]
+    different = [text for text in dict.fromkeys(sentence_list(texts)) if text.strip()]
     found = zip(different, only_unknown(different), strict=True)
     return [text for text, is_unknown in found if not is_unknown]
 
