@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from absl import logging
 
-from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.records import ModelRecord
@@ -30,6 +29,7 @@ from bert_flow_tf.runtime.description import is_export
 if TYPE_CHECKING:
     from bert_flow_tf.calibration.judgement import Pairs
     from bert_flow_tf.calibration.learning import Fitted
+    from bert_flow_tf.calibration.methods import Method
     from bert_flow_tf.export.export import Exported
     from bert_flow_tf.scale.settings import ShardSettings
     from bert_flow_tf.scale.shards import Manifest, Parts
@@ -178,7 +178,7 @@ class BertFlow(Embedder):
             f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
         )
 
-    def check_method(self, method: Method) -> None:
+    def check_method(self, method: "Method") -> None:
         if self.low_dim > 0 and not method.has_flow:
             raise ArgumentError(
                 f"low_dim: found {self.low_dim} with the method {method.name}; averages of its "
@@ -271,6 +271,7 @@ class BertFlow(Embedder):
     ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
         from bert_flow_tf.calibration.learning import learn
+        from bert_flow_tf.calibration.methods import find_method
 
         settings = settings or FitSettings()
         for name in ("method", "dev_fraction"):

@@ -62,7 +62,6 @@ _KINDS = {
     "natsv": _Kind(lambda k: NullTopDirections(int(k)), "-K"),
 }
 _LONGEST_LABEL = 40
-DEFAULT_METHODS = ("auto", "whitening", "soft-whitening-0.1", "flow")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,18 +3,22 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.common.atomic import FolderKind
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.losses import LOSSES_FILE
 from bert_flow_tf.common.settings import Settings, flag, flow_config
 from glow.config import DEFAULT_CONFIG
 
+if TYPE_CHECKING:
+    from bert_flow_tf.calibration.methods import Method
+
 CALIBRATION_FOLDER = FolderKind(
     "a calibration", "calibration.json", ("calibration.*", "record.json", LOSSES_FILE)
 )
+# `compare` learns these by default.
+DEFAULT_METHODS = ("auto", "whitening", "soft-whitening-0.1", "flow")
 # The measures on labelled pairs that can decide.
 METRICS = ("spearman", "auc", "f1")
 # A map without a flow has no use for these settings.
@@ -49,10 +53,13 @@ class FitSettings(Settings):
     def __post_init__(self) -> None:
         object.__setattr__(self, "flow_model_config", os.fspath(self.flow_model_config))
         super().__post_init__()
+        # A program that learns nothing makes no settings, and needs no methods.
+        from bert_flow_tf.calibration.methods import find_method
+
         find_method(self.method)
         flow_config(self.flow_model_config)
 
-    def check_used(self, methods: Sequence[Method]) -> None:
+    def check_used(self, methods: "Sequence[Method]") -> None:
         """Raise `ArgumentError` for a setting, not the default, that no method uses."""
         unused = set.intersection(*(set(_unused(method)) for method in methods))
         for field in dataclasses.fields(self):
@@ -63,7 +70,7 @@ class FitSettings(Settings):
                     f"{field.name}: found {value} with {labels}, which has no use for it"
                 )
 
-    def for_method(self, method: Method) -> "FitSettings":
+    def for_method(self, method: "Method") -> "FitSettings":
         """Return these settings with a calibrator's own batch size and seed."""
         if method.calibrator is None:
             return self
@@ -71,7 +78,7 @@ class FitSettings(Settings):
         return dataclasses.replace(self, batch_size=own.batch_size, seed=own.seed)
 
 
-def _unused(method: Method) -> Sequence[str]:
+def _unused(method: "Method") -> Sequence[str]:
     """Return the names of the settings that a method does not use."""
     if method.calibrator is not None:
         return *_OF_FLOWS, "seed"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
-from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.calibration.methods import find_method
+from bert_flow_tf.calibration.settings import DEFAULT_METHODS, FitSettings
 from bert_flow_tf.commands.command import command, option, option_names, setting_options
 from bert_flow_tf.commands.options import (
     SENTENCE_TRANSFORMER,

@@ -7,3 +7,6 @@ FORMAT_VERSION = 3
 # An export's folder has these files.
 DESCRIPTION_FILE = "export.json"
 TOKENIZER_FILE = "tokenizer.json"
+ONNX_FILE = "model.onnx"
+ONNX_DATA_FILE = "model.onnx_data"  # the weights, if they are large
+OPENVINO_FILE = "openvino_model.xml"

@@ -7,10 +7,14 @@ import pathlib
 from bert_flow_tf.common.atomic import FolderKind, output_folder
 from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.common.settings import DTYPES, Settings, flag
-from bert_flow_tf.common.version import DESCRIPTION_FILE
+from bert_flow_tf.common.version import (
+    DESCRIPTION_FILE,
+    ONNX_DATA_FILE,
+    ONNX_FILE,
+    OPENVINO_FILE,
+)
 from bert_flow_tf.encoder.convert.folders import SENTENCE_TRANSFORMERS_EXPORT
 from bert_flow_tf.model.saved_model import is_saved_model
-from bert_flow_tf.runtime.programs import ONNX_DATA_FILE, ONNX_FILE, OPENVINO_FILE
 
 TF_SAVEDMODEL = "savedmodel"
 ONNX = "onnx"

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_flow_tf.common.errors import hidden_stderr
 from bert_flow_tf.common.json_files import write_json
-from bert_flow_tf.common.version import DESCRIPTION_FILE
+from bert_flow_tf.common.version import DESCRIPTION_FILE, ONNX_DATA_FILE, ONNX_FILE, OPENVINO_FILE
 from bert_flow_tf.encoder.convert.folders import CONFIG_FILE
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
@@ -23,9 +23,6 @@ from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import Description
 from bert_flow_tf.runtime.programs import (
     INPUTS,
-    ONNX_DATA_FILE,
-    ONNX_FILE,
-    OPENVINO_FILE,
     OUTPUT,
     OnnxProgram,
     OpenvinoProgram,

@@ -16,8 +16,8 @@ from bert_flow_tf.calibration import learning
 from bert_flow_tf.calibration.comparison import Comparison
 from bert_flow_tf.calibration.history import History, saved_history
 from bert_flow_tf.calibration.judgement import Pairs
-from bert_flow_tf.calibration.methods import DEFAULT_METHODS, find_method
-from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, FitSettings
+from bert_flow_tf.calibration.methods import find_method
+from bert_flow_tf.calibration.settings import CALIBRATION_FOLDER, DEFAULT_METHODS, FitSettings
 from bert_flow_tf.common.atomic import new_file, new_output, output_file
 from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.common.json_files import read_json, write_json

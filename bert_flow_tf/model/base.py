@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bert_flow_tf.calibration.methods import DEFAULT_METHODS, Method, find_method, find_methods
-from bert_flow_tf.calibration.settings import FitKeywords, FitSettings
+from bert_flow_tf.calibration.settings import DEFAULT_METHODS, FitKeywords, FitSettings
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.records import ModelRecord, made_by
 from bert_flow_tf.common.settings import suggesting_arguments
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from bert_flow_tf.calibration.history import History
     from bert_flow_tf.calibration.judgement import Pairs
     from bert_flow_tf.calibration.learning import Fitted, Measuring
+    from bert_flow_tf.calibration.methods import Method
     from bert_flow_tf.common.losses import Losses
     from glow.calibrator import Loss
 
@@ -67,7 +67,7 @@ class CalibratedEncoder(SentenceModel):
         """The losses to save with the calibration; None without any."""
         return self.history_.recorded_losses if self.history_ else None
 
-    def check_method(self, method: Method) -> None:
+    def check_method(self, method: "Method") -> None:
         """Raise `ArgumentError` for a method that does not fit the encoder."""
 
     def described(self) -> tuple[ModelRecord | None, str]:
@@ -126,6 +126,7 @@ class CalibratedEncoder(SentenceModel):
         """
         from bert_flow_tf.calibration import learning
         from bert_flow_tf.calibration.flow_training import Hooks
+        from bert_flow_tf.calibration.methods import find_method
 
         found = find_method(method)
         self.check_method(found)
@@ -166,6 +167,7 @@ class CalibratedEncoder(SentenceModel):
         from bert_flow_tf.calibration import learning
         from bert_flow_tf.calibration.comparison import Comparison, recommend
         from bert_flow_tf.calibration.judgement import deciding_measures
+        from bert_flow_tf.calibration.methods import find_methods
 
         found = find_methods(methods)
         for method in found:

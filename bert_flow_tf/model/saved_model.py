@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bert_flow_tf.calibration.history import saved_history
 from bert_flow_tf.common.atomic import FolderKind, new_output
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import read_json, write_json
@@ -22,7 +21,6 @@ from bert_flow_tf.common.records import EncoderFiles, ModelRecord, Result, Train
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
 from bert_flow_tf.model.build import own_code, with_present_code
 from bert_flow_tf.runtime.description import is_export
-from bert_flow_tf.training.run_records import CONFIG_FILE, is_run
 
 # Importing these modules would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
@@ -66,7 +64,12 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
             name,
             tuple(pattern for part in BERT_FLOW_FOLDER.names for pattern in (part, f"{part}/*")),
         )
-    if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
+    if folder.is_dir() and not is_saved_model(folder):
+        # Most models are no run, whose records are others.
+        from bert_flow_tf.training.run_records import CONFIG_FILE, is_run
+
+        if is_run(folder):
+            return folder
         if is_export(folder):
             raise UserError(
                 f"{name}: found an export, which only encodes; expected a saved model or a run"
@@ -231,6 +234,8 @@ def load(path: str | os.PathLike, dtype: str) -> dict[str, Any]:
         max_seq_length=model.max_seq_length,
         dtype=dtype,
     )
+    from bert_flow_tf.calibration.history import saved_history
+
     maps = []
     if model.flow is not None:
         with reading(path, "a saved model"):

@@ -15,10 +15,8 @@ import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.version import ONNX_FILE, OPENVINO_FILE
 
-ONNX_FILE = "model.onnx"
-ONNX_DATA_FILE = "model.onnx_data"  # the weights, if they are large
-OPENVINO_FILE = "openvino_model.xml"
 # The inputs have Hugging Face's names.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "sentence_embedding"
