@@ -96,9 +96,11 @@ class Chain(tf.Module):
         """
         if not self.maps:
             return rows
-        if self._fixed is None or not self._fixed.is_current():
-            self._fixed = _Fixed(self)
-        found = in_blocks(self._fixed.forward, rows.reshape(-1, self.event_size))
+        fixed = self._fixed or _Fixed(self)
+        if not fixed.is_current():
+            fixed = _Fixed(self)
+        self._fixed = fixed
+        found = in_blocks(fixed.forward, rows.reshape(-1, self.event_size))
         return found.reshape(*rows.shape[:-1], self.output_size)
 
     def dense_layers(self) -> list[DenseLayer]:

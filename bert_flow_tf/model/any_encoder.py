@@ -232,7 +232,6 @@ class Calibrated(CalibratedEncoder):
         self,
         sentences: Sentences,
         *,
-        prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
@@ -244,7 +243,6 @@ class Calibrated(CalibratedEncoder):
         `label` is ignored; the library names its bar.
         """
         given = {
-            "prompt_name": prompt_name,
             "prompt": prompt,
             "batch_size": batch_size,
             "show_progress_bar": show_progress_bar,
@@ -254,6 +252,10 @@ class Calibrated(CalibratedEncoder):
         texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
         found = self.encoder.encode(texts, options)
         return found[0] if isinstance(sentences, str) else found
+
+    def prompt_of(self, name: str | None = None) -> Any:
+        """Return the prompt of a name; None for the library's own default."""
+        return None if name is None else super().prompt_of(name)
 
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Return embeddings of the library's `encode_query`, with its prompt of queries."""

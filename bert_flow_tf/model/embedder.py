@@ -303,7 +303,6 @@ class Embedder(CalibratedEncoder):
         self,
         sentences: Sentences,
         *,
-        prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
@@ -320,7 +319,7 @@ class Embedder(CalibratedEncoder):
           label: name of the progress bar.
         """
         check_choices({"device": (device, (None,))})
-        text = self.prompt_of(prompt_name) if prompt is None else prompt
+        text = self.prompt_of() if prompt is None else prompt
         texts = [sentences] if isinstance(sentences, str) else sentences
         if text:
             texts = [text + one for one in sentence_list(texts)]

@@ -205,7 +205,6 @@ class ExportedModel(SentenceModel):
         self,
         sentences: Sentences,
         *,
-        prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
@@ -223,7 +222,7 @@ class ExportedModel(SentenceModel):
         check_choices({"device": (device, (None,))})
         if show_progress_bar:
             raise ArgumentError("show_progress_bar: found True, expected None: there is no bar")
-        text = self.prompt_of(prompt_name) if prompt is None else prompt
+        text = self.prompt_of() if prompt is None else prompt
         texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
         found = self.encoder.encode([text + one for one in texts] if text else texts, batch_size)
         return found[0] if isinstance(sentences, str) else found

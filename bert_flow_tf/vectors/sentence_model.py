@@ -11,9 +11,8 @@ from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.vectors.quantization import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.vectors.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.vectors.tail import Tail
-from bert_flow_tf.vectors.texts import known_texts, parts
+from bert_flow_tf.vectors.texts import known_texts, parts, sentence_list
 from bert_flow_tf.vectors.thresholds import Threshold, check_enough, sampled, threshold
-from glow.number_types import is_number, is_whole_number
 
 Sentences = str | Iterable[str]
 # The names of a document's prompt, the first that exists.
@@ -25,9 +24,7 @@ _USUAL_PROMPTS = ("query", "document")
 def check_choices(given: Mapping[str, tuple[Any, Collection[Any]]]) -> None:
     """Raise `ArgumentError` for the first argument without an expected value."""
     for name, (value, expected) in given.items():
-        # 1.0 and True equal 1, but they are no numbers of channels.
-        is_other = isinstance(value, bool) or (is_number(value) and not is_whole_number(value))
-        if value not in expected or is_other:
+        if value not in expected:
             known = list(expected)
             listed = known if len(known) < 9 else [*known[:2], "…", known[-1]]
             raise ArgumentError(f"{name}: found {value!r}, expected {', '.join(map(str, listed))}")
@@ -111,14 +108,14 @@ class SentenceModel:
                 "precision": (precision, ENCODE_PRECISIONS),
             }
         )
-        self.tail.check(truncate_dim)
+        if truncate_dim is not None:
+            self.tail.check(truncate_dim)
         is_array = convert_to_numpy and not convert_to_tensor
         if not is_array:
             self.check_tensors(convert_to_numpy, convert_to_tensor)
         pooled = self.encode_pooled(
-            sentences,
-            prompt_name=prompt_name,
-            prompt=prompt,
+            sentence_list([sentences] if isinstance(sentences, str) else sentences),
+            prompt=self.prompt_of(prompt_name) if prompt is None else prompt,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
             device=device,
@@ -126,15 +123,15 @@ class SentenceModel:
         z = self.chain.transform(pooled)
         found = self.tail(z, normalize_embeddings or None, truncate_dim)
         if precision != ENCODE_PRECISIONS[0]:
-            levels = quantized(np.atleast_2d(found), precision)
-            found = levels if found.ndim == 2 else levels[0]
+            found = quantized(found, precision)
+        if isinstance(sentences, str):
+            found = found[0]
         return found if is_array else _tensors(found, as_one=convert_to_tensor)
 
     def encode_pooled(
         self,
         sentences: Sentences,
         *,
-        prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
@@ -146,6 +143,7 @@ class SentenceModel:
         Unlike those of `encode` without a map, they are not scaled by an encoder's `Normalize`.
 
         Args:
+          prompt: text to put before each sentence; None for the default prompt.
           label: name of the progress bar.
         """
         raise NotImplementedError
@@ -355,7 +353,7 @@ class SentenceModel:
         check_choices({"similarity_fn_name": (name, tuple(FUNCTIONS))})
         self._similarity_fn_name = name
 
-    def prompt_of(self, name: str | None = None) -> str:
+    def prompt_of(self, name: str | None = None) -> Any:
         """Return the prompt of a name, by default of `default_prompt_name`."""
         if name is None:
             return self._prompts.get(self._default_prompt_name or "", "")
