@@ -61,7 +61,9 @@ class Chain(tf.Module):
     @property
     def has_density(self) -> bool:
         """True for a flow behind invertible affine maps."""
-        return self.flow is not None and math.isfinite(float(self._log_det()))
+        return self.flow is not None and all(
+            isinstance(one, AffineMap) and one.is_invertible for one in self.maps[:-1]
+        )
 
     @property
     def variables_by_path(self) -> dict[str, tf.Variable]:

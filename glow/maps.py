@@ -17,6 +17,8 @@ from glow.folded import DenseLayer, FoldedFlow
 # Up to so many rows, NumPy's calls cost less than TensorFlow's.
 _NUMPY_ROWS = 64
 _ROWS_PER_CALL = 4096
+# Float32 has 7 digits.
+_LARGEST_CONDITION = 1e6
 
 Forward = Callable[[tf.Tensor], tf.Tensor]
 
@@ -118,6 +120,14 @@ class AffineMap(tf.Module):
         if centred.shape.rank == 2:
             return centred @ self._matrix
         return tf.tensordot(centred, self._matrix, axes=1)
+
+    @property
+    def is_invertible(self) -> bool:
+        """True for a matrix whose inverse has digits in float32."""
+        if self.output_size != self.event_size:
+            return False
+        # Rounding gives a projection a determinant, of tiny factors.
+        return bool(np.linalg.cond(self._matrix.numpy().astype(np.float64)) < _LARGEST_CONDITION)
 
     def inverse(self, z: tf.Tensor) -> tf.Tensor:
         """Return the vectors u [..., D] of `z` [..., D]."""

@@ -28,8 +28,8 @@ from bert_flow_tf.calibration.witness import witness
 from bert_flow_tf.common.errors import UserError, warn_user
 from bert_flow_tf.common.losses import BITS
 from bert_flow_tf.common.records import CalibrationRecord, Setting, Training
-from glow.maps import AffineMap
-from glow.maps import VectorMap as Calibration
+from glow.chain import Chain
+from glow.maps import AffineMap, VectorMap
 
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
@@ -48,7 +48,7 @@ Key = TypeVar("Key", str, bytes)
 class Fitted:
     """Maps of vectors, their record and the history of their training."""
 
-    maps: list[Calibration]
+    maps: list[VectorMap]
     record: CalibrationRecord
     history: History
 
@@ -270,10 +270,10 @@ def _check_different(different: int, count: int, method: Method) -> None:
 
 def _fit_maps(
     transformers: Sequence[Any], vectors: np.ndarray
-) -> tuple[list[Any], list[Calibration]]:
+) -> tuple[list[Any], list[VectorMap]]:
     """Fit copies of transformers in turn; return them and their maps."""
     fitted: list[Any] = []
-    maps: list[Calibration] = []
+    maps: list[VectorMap] = []
     for transformer in transformers:
         if maps:
             vectors = _forward(maps[-1:], vectors)
@@ -282,7 +282,7 @@ def _fit_maps(
     return fitted, maps
 
 
-def _without_held_out(transformers: Sequence[Any], kept: np.ndarray) -> list[Calibration]:
+def _without_held_out(transformers: Sequence[Any], kept: np.ndarray) -> list[VectorMap]:
     """Return maps of the same decisions, or none for too few rows."""
     # The warnings would repeat those about all rows, with other numbers.
     with warnings.catch_warnings():
@@ -299,7 +299,7 @@ def _unfitted(transformer: Any) -> Any:
     return transformer.decided() if is_decided else cloned(transformer)
 
 
-def _fit_map(transformer: Any, vectors: np.ndarray) -> Calibration:
+def _fit_map(transformer: Any, vectors: np.ndarray) -> VectorMap:
     """Fit a transformer; return an affine map if it is one."""
     width = vectors.shape[1]
     name = " ".join(repr(transformer).split())
@@ -330,7 +330,7 @@ def _train_flow(
     method: Method,
     settings: FitSettings,
     split: _Split,
-    before: list[Calibration],
+    before: list[VectorMap],
     hooks: Hooks,
     show_progress_bar: bool | None,
 ) -> "FlowCalibrator":
@@ -347,23 +347,20 @@ def _train_flow(
     )
 
 
-def _bits_of(maps: Sequence[Calibration]) -> float | None:
+def _bits_of(maps: Sequence[VectorMap]) -> float | None:
     """Return the bits per dimension that maps add to a loss.
 
     It is None unless all of them are affine and have an inverse.
     """
-    bits = 0.0
+    log_det = 0.0
     for one in maps:
-        if not isinstance(one, AffineMap):
+        if not isinstance(one, AffineMap) or not one.is_invertible:
             return None
-        matrix = one.variables_by_path["matrix"].numpy()
-        if one.output_size != one.event_size or np.linalg.matrix_rank(matrix) < one.event_size:
-            return None
-        bits -= float(np.linalg.slogdet(matrix.astype(np.float64))[1])
-    return bits / (maps[0].event_size * np.log(2.0)) if maps else 0.0
+        log_det += float(one.log_det())
+    return -log_det / (maps[0].event_size * np.log(2.0)) if maps else 0.0
 
 
-def _unit(method: Method, hooks: Hooks, before: Sequence[Calibration]) -> str:
+def _unit(method: Method, hooks: Hooks, before: Sequence[VectorMap]) -> str:
     """Return the unit of a flow's losses."""
     own = hooks.loss if method.calibrator is None else method.calibrator.loss
     if own is not None:
@@ -376,8 +373,8 @@ def _measured(
     method: Method,
     settings: FitSettings,
     held_out: HeldOut | None,
-    tested: Sequence[Calibration],
-    maps: Sequence[Calibration],
+    tested: Sequence[VectorMap],
+    maps: Sequence[VectorMap],
     choice: str,
 ) -> History:
     """Measure maps on held-out rows, and on pairs.
@@ -423,9 +420,9 @@ def _measured(
     )
 
 
-def _forward(maps: Sequence[Calibration], vectors: np.ndarray) -> np.ndarray:
+def _forward(maps: Sequence[VectorMap], vectors: np.ndarray) -> np.ndarray:
     """Return the maps' result [n, d] for vectors [n, D]."""
-    return functools.reduce(lambda x, one: np.asarray(one.forward(x)), maps, vectors)
+    return np.asarray(Chain(maps, vectors.shape[1]).forward(vectors))
 
 
 def _count(vectors: np.ndarray | Blocks) -> int:
