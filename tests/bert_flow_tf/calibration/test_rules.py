@@ -1,4 +1,4 @@
-"""The rules of the learner, each over everything that it could be broken by."""
+"""The rules of the learner, one test for each kind of fault."""
 
 import copy
 import dataclasses
@@ -64,7 +64,7 @@ def learned(data, method, **settings):
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """Replace the training of a flow by its arguments: most rules are not of training."""
+    """Record the arguments of a flow's training instead of training it."""
     calls = []
 
     def train_flow(method, settings, vectors, held_out, **options):
@@ -82,7 +82,7 @@ def untrained(monkeypatch):
     return calls
 
 
-# What a user passes stays as it is.
+# A passed object does not change.
 
 
 class Logging(TransformerMixin, BaseEstimator):
