@@ -1,10 +1,12 @@
 """Everything that docs/extend.md adds works, and its commands run."""
 
+import copy
 import dataclasses
 import importlib
 import json
 import os
 import pathlib
+import pickle
 import re
 import shlex
 import shutil
@@ -31,11 +33,12 @@ from tests.refusals import succeeds, user_error
 
 pytestmark = pytest.mark.usefixtures("small_default_flow", "shared_encoders")
 
+_OWN = ("TanhCoupling", "residual_network", "largest")
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
 _TABLES = tasks.TASKS, hugging_face.FAMILIES
-_PARTS = ("coupling", "pooling", "task", "family", "method", "training")
+_PARTS = ("coupling", "network", "pooling", "task", "family", "method", "training")
 
 
 def write_example_files():
@@ -69,7 +72,13 @@ def write_example_files():
         )
     flow = dataclasses.asdict(config.GlowConfig.load("config_l2_d2_w32"))
     pathlib.Path("tanh.json").write_text(
-        json.dumps(flow | {"coupling": "my_extensions:TanhCoupling"})
+        json.dumps(
+            flow
+            | {
+                "coupling": "my_extensions:TanhCoupling",
+                "network": "my_extensions:residual_network",
+            }
+        )
     )
 
 
@@ -158,12 +167,33 @@ def test_run_siamese_knows_the_parts_of_a_file(workplace, documented_encoder_dir
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     run = BertFlow.from_pretrained("own_run")
-    assert set(run.record.code) == {"my_extensions:largest", "my_extensions:TanhCoupling"}
-    # A run of other code is not resumed.
-    code = workplace / "my_extensions.py"
-    code.write_text(code.read_text() + "\n")
-    other = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert other.returncode == 2 and "code" in other.stderr, other.stderr
+    assert set(run.record.code) == {f"my_extensions:{name}" for name in _OWN}
+    # A run of other code is neither resumed nor used.
+    file = workplace / "my_extensions.py"
+    code = file.read_text()
+    file.write_text(f"{code}\n")
+    for extra in ([], ["--do_train=false", "--do_predict"]):
+        other = subprocess.run([*command, *extra], env=environment, capture_output=True, text=True)
+        assert other.returncode == 2 and "my_extensions:largest" in other.stderr, other.stderr
+    file.write_text(code)
+
+
+def test_a_model_of_own_parts_is_copied_and_knows_its_code(workplace):
+    model = BertFlow.from_pretrained("my_electra")
+    expected = model.encode(["a boat", "two dogs"])
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.encode(["a boat", "two dogs"]), expected)
+        assert other.fingerprint == model.fingerprint
+    unchanged = model.fingerprint
+    file = workplace / "my_extensions.py"
+    code = file.read_text()
+    file.write_text(f"{code}\n")
+    with pytest.warns(UserWarning, match="^my_extensions: the code has changed since the model"):
+        changed = BertFlow.from_pretrained("my_electra")
+    assert changed.fingerprint != unchanged
+    assert {*changed.record.code.values()}.isdisjoint(model.record.code.values())
+    file.write_text(code)
+    assert BertFlow.from_pretrained("my_electra").fingerprint == unchanged
 
 
 def test_the_loss_and_the_method_of_the_page_are_used(workplace):

@@ -4,19 +4,20 @@ import msgspec
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import AnyPath
-from bert_flow_tf.common.records import CalibrationRecord, ModelRecord
+from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.encoder.pooling import pooling_code
+from glow.config import GlowConfig
 from glow.parts import warn_if_changed
 
 
-def own_code(pooling: str, flow: CalibrationRecord | None) -> dict[str, str]:
+def own_code(pooling: str, config: GlowConfig | None) -> dict[str, str]:
     """Return `ModelRecord.code`, the digests of a model's own parts by their paths.
 
     Raises:
       ArgumentError: another process could not import a part, or it is not imported.
     """
     try:
-        return pooling_code(pooling) | (flow.config.code() if flow and flow.config else {})
+        return pooling_code(pooling) | ({} if config is None else config.code())
     except ArgumentError:
         raise
     except ValueError as error:
@@ -32,7 +33,7 @@ def with_present_code(model: ModelRecord, path: AnyPath) -> ModelRecord:
       UserError: a part's module is not imported.
     """
     try:
-        code = own_code(model.pooling, model.flow)
+        code = own_code(model.pooling, model.flow.config if model.flow else None)
     except ArgumentError as error:
         raise UserError(f"{path}: {error}") from error
     warn_if_changed(model.code, code)

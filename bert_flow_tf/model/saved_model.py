@@ -209,7 +209,7 @@ def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
         record,
         encoder=encoder,
         checkpoint=checkpoint,
-        code=own_code(record.pooling, record.flow),
+        code=own_code(record.pooling, record.flow.config if record.flow else None),
     )
 
 

@@ -288,7 +288,7 @@ class Run:
             max_seq_length=settings.max_seq_length,
             low_dim=settings.low_dim,
             flow=flow,
-            code=own_code(settings.sentence_embedding_type, flow),
+            code=own_code(settings.sentence_embedding_type, settings.flow_config),
         )
 
     def _training_record(self, pairs: int | None, earlier: Training | None) -> Training:
@@ -366,6 +366,8 @@ class Run:
         found |= {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length}
         given = {name: getattr(settings, name) for name in found}
         given |= {"low_dim": max(settings.low_dim, 0), "flow_model_config": settings.flow_config}
+        found["code"] = model.code
+        given["code"] = own_code(settings.sentence_embedding_type, settings.flow_config)
         if not self.task.is_regression:
             found["num_labels"] = config.num_labels
             given["num_labels"] = self._num_labels

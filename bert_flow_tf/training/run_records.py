@@ -34,7 +34,7 @@ class RunConfig(Result, frozen=True, kw_only=True, tag="run"):
             "data": self.data,
             "init_checkpoint": self.begins_with,
             "flow_config": flow.config.to_dict() if flow and flow.config else None,
-            "code": self.model.code,
+            **{f"code of {path}": digest for path, digest in self.model.code.items()},
         }
 
 
