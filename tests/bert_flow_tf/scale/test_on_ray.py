@@ -175,6 +175,30 @@ def test_encoding_resumes_after_killed_workers_ray_or_command(
     }
 
 
+_POOLING = """
+from bert_flow_tf.encoder.pooling import Pooling
+
+def last(n, num_layers):
+    return Pooling((-1,))
+"""
+
+
+def test_workers_import_a_users_own_code(start, tiny_encoder_dir, tmp_path):
+    (tmp_path / "own_on_ray.py").write_text(_POOLING)
+    (tmp_path / "texts.txt").write_text("w1 w2\nw3\n")
+    command = [
+        "--code",
+        tmp_path / "own_on_ray.py",
+        "encode-folder",
+        "--bert_hub",
+        tiny_encoder_dir,
+    ]
+    command += ["--pooling", "own_on_ray:last", "--input", tmp_path / "texts.txt"]
+    process = start(*command, "--out", tmp_path / "out", "--workers", 1)
+    said, error = process.communicate(timeout=300)
+    assert process.returncode == 0 and "(2 of width 32, 1 parts, " in said, error
+
+
 @pytest.mark.parametrize(
     ("address", "parts"), [(None, ["workers: "]), ("127.0.0.1:1", ["ray: ", "127.0.0.1:1"])]
 )
