@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from glow.folded import DenseLayer, FoldedFlow
+from glow.parts import code_digest, is_part_path
 
 # Up to so many rows, NumPy's calls cost less than TensorFlow's.
 _NUMPY_ROWS = 64
@@ -153,12 +154,22 @@ class AffineMap(tf.Module):
         return self.forward
 
 
-def identity_of(one: VectorMap) -> dict[str, Any]:
-    """Return a map's recipe with the digest of its arrays.
+def recipe_of(one: VectorMap) -> dict[str, Any]:
+    """Return a map's recipe and the digest of its code.
 
     Raises `ValueError` for a map that cannot be identified.
     """
-    return {**one.recipe, "arrays": arrays_digest(one.variables_by_path)}
+    return dict(one.recipe) | own_code(one.kind)
+
+
+def own_code(kind: str) -> dict[str, dict[str, str]]:
+    """Return the digest of a kind's code as part of a recipe."""
+    return {"code": {kind: code_digest(kind)}} if is_part_path(kind) else {}
+
+
+def identity_of(one: VectorMap) -> dict[str, Any]:
+    """Return `recipe_of` with the digest of a map's arrays."""
+    return {**recipe_of(one), "arrays": arrays_digest(one.variables_by_path)}
 
 
 def arrays_digest(variables: Mapping[str, tf.Variable]) -> str:

@@ -14,12 +14,12 @@ import tensorflow as tf
 from glow.arrays import check_arrays, write_arrays
 from glow.chain import Chain
 from glow.flow import Glow
-from glow.maps import AffineMap, VectorMap
-from glow.parts import is_part_path, resolve_part
+from glow.maps import AffineMap, VectorMap, own_code, recipe_of
+from glow.parts import is_part_path, resolve_part, warn_if_changed
 
 CONFIG_FILE = "calibration.json"
 ARRAYS_FILE = "calibration.npz"
-_KINDS = {AffineMap.kind: AffineMap, Glow.kind: Glow}
+_KINDS: dict[str, Any] = {AffineMap.kind: AffineMap, Glow.kind: Glow}
 _OPSET = 15
 # Weights of more bytes have a file of their own, because a reader would hold them twice.
 _LARGE = 2**28
@@ -31,7 +31,7 @@ def write_maps(folder: str | os.PathLike, maps: Sequence[VectorMap]) -> None:
 
     Raises `ValueError`, and writes nothing, if a map cannot be identified.
     """
-    recipes = {"maps": [one.recipe for one in maps]}
+    recipes = {"maps": [recipe_of(one) for one in maps]}
     text = f"{json.dumps(recipes, indent=2)}\n"
     pathlib.Path(folder, CONFIG_FILE).write_text(text, encoding="utf-8")
     variables = Chain(maps, maps[0].event_size).variables_by_path
@@ -60,7 +60,7 @@ def made_maps(
     Raises `ValueError` if a kind is unknown, or an array is missing, unexpected or not finite, or
     has another shape.
     """
-    maps = [_kind(str(recipe["kind"])).from_recipe(recipe) for recipe in recipes]
+    maps = [_made(recipe) for recipe in recipes]
     variables = Chain(maps, maps[0].event_size).variables_by_path if maps else {}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     check_arrays(arrays, shapes, "the calibration")
@@ -69,14 +69,17 @@ def made_maps(
     return maps
 
 
-def _kind(name: str) -> Any:
-    """Return the class of a kind, which is `module:name` for one's own."""
-    if name in _KINDS:
-        return _KINDS[name]
-    if not is_part_path(name):
+def _made(recipe: Mapping[str, Any]) -> VectorMap:
+    """Return a recipe's map with initial values."""
+    kind = str(recipe["kind"])
+    if kind in _KINDS:
+        return _KINDS[kind].from_recipe(recipe)
+    if not is_part_path(kind):
         expected = f"expected {', '.join(_KINDS)}, or `module:name` of a class"
-        raise ValueError(f"kind: found {name!r}, {expected}")
-    return resolve_part(name)
+        raise ValueError(f"kind: found {kind!r}, {expected}")
+    made = resolve_part(kind).from_recipe(recipe)
+    warn_if_changed(recipe.get("code", {}), own_code(kind).get("code", {}))
+    return made
 
 
 def check_exportable(chain: Chain) -> None:

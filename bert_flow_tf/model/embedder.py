@@ -203,7 +203,7 @@ class Embedder(CalibratedEncoder):
     def _code(self, learned: CalibrationRecord | None) -> dict[str, str]:
         """Return the digests of one's own parts that have one."""
         try:
-            return own_code(self.encoder.pooling, learned)
+            return own_code(self.encoder.pooling, learned.config if learned else None)
         except ArgumentError:
             return {}
 

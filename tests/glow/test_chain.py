@@ -11,7 +11,8 @@ from glow.chain import Chain
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.maps import AffineMap, identity_of
-from glow.saved import export_calibration, made_maps, read_maps, write_maps
+from glow.parts import code_digest
+from glow.saved import CONFIG_FILE, export_calibration, made_maps, read_maps, write_maps
 
 WIDTH = 12
 
@@ -155,6 +156,31 @@ def test_maps_must_fit_together_and_be_known():
     recipe = affine().recipe
     with pytest.raises(ValueError, match="0/matrix: found shape"):
         made_maps([recipe], {"0/mean": np.zeros(WIDTH), "0/matrix": np.zeros((WIDTH, 3))})
+
+
+class Doubled(AffineMap):
+    """A map of one's own, which a folder names by its class."""
+
+    kind = f"{__name__}:Doubled"
+
+    def forward(self, u):
+        return 2 * super().forward(u)
+
+
+def test_an_own_map_is_saved_with_its_code(tmp_path, u, monkeypatch):
+    own = Doubled(WIDTH, matrix=np.eye(WIDTH))
+    write_maps(tmp_path, [own])
+    (loaded,) = read_maps(tmp_path)
+    np.testing.assert_array_equal(loaded.forward(u), own.forward(u))
+    assert identity_of(own)["code"] == {Doubled.kind: code_digest(Doubled.kind)}
+    file = tmp_path / CONFIG_FILE
+    file.write_text(file.read_text().replace(code_digest(Doubled.kind), "0" * 64))
+    with pytest.warns(UserWarning, match="test_chain: the code has changed since the model"):
+        read_maps(tmp_path)
+    monkeypatch.setattr(Doubled, "kind", "__main__:Doubled")
+    for identify in (identity_of, lambda one: write_maps(tmp_path, [one])):
+        with pytest.raises(ValueError, match="found Doubled; put it into a module of its own"):
+            identify(own)
 
 
 def test_maps_that_differ_have_other_identities():

@@ -1,13 +1,11 @@
 """Cached embeddings are read if they are the same, and never stale."""
 
 import contextlib
-import sys
 import types
 
 import numpy as np
 import pytest
 
-from bert_flow_tf.common.code_files import VARIABLE, import_code
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import TextRules
 from bert_flow_tf.original import cache
@@ -62,21 +60,6 @@ def test_the_same_is_read_in_any_order_and_others_are_not(cached, pieces, tmp_pa
     ):
         cached(each, **options)
         assert cached.computed == len(list(tmp_path.iterdir())) == i
-
-
-def test_another_code_of_an_own_pooling_is_computed_again(
-    cached, pieces, tmp_path_factory, monkeypatch
-):
-    monkeypatch.setenv(VARIABLE, "")
-    file = tmp_path_factory.mktemp("code") / "own_cached.py"
-    for computed, code in enumerate(("# one", "# another"), start=1):
-        sys.modules.pop(file.stem, None)
-        file.write_text(f"{code}\ndef last(n, num_layers): pass\n")
-        import_code(str(file))
-        for _ in range(2):
-            cached(pieces(), encoder_like(pooling="own_cached:last-2"))
-            assert cached.computed == computed
-    del sys.modules[file.stem]
 
 
 def test_a_damaged_cache_file_is_computed_again(cached, pieces, tmp_path):
