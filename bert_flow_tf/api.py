@@ -4,6 +4,7 @@ A method imports what it alone needs, so that a program which encodes starts wit
 """
 
 import copy
+import logging
 import os
 import pathlib
 import sys
@@ -12,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from absl import logging
 
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import ArgumentError, UserError
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from bert_flow_tf.tasks.scored_tasks import ScoredTask
     from bert_flow_tf.tasks.scores import Scores
     from bert_flow_tf.training.settings import PretrainSettings
+
+logger = logging.getLogger(__name__)
 
 Self = TypeVar("Self", bound="BertFlow")
 
@@ -95,7 +97,7 @@ class BertFlow(Embedder):
           UserError: the encoder cannot be found or read, or an argument is invalid.
         """
         if saved_model.is_saved_model(bert_hub):
-            logging.warning(
+            logger.warning(
                 "%s is a saved model, of which bert_hub loads only the encoder", bert_hub
             )
         if None not in (pooling, sentence_embedding_type) and pooling_name(

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import logging
 import math
 import os
 import pathlib
@@ -13,7 +14,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from absl import logging
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
@@ -28,6 +28,8 @@ from glow.number_types import is_whole_number
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_maps, write_maps
 from glow.user_warnings import warn_user
+
+logger = logging.getLogger(__name__)
 
 # More steps per call would need more memory for their rows; fewer would spend much of the time on
 # calls.
@@ -308,7 +310,7 @@ def _progress_bar(steps: int, show: bool | None) -> tqdm:
     """Return a bar; log a line instead if there is no terminal."""
     bar = tqdm(total=steps, desc="flow", unit="step", disable=None if show is None else not show)
     if bar.disable and show is None:
-        logging.info("learning the flow, %s steps", f"{steps:,}")
+        logger.info("learning the flow, %s steps", f"{steps:,}")
     return bar
 
 

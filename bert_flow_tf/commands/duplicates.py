@@ -2,12 +2,12 @@
 
 import csv
 import dataclasses
+import logging
 import pathlib
 from collections.abc import Sequence
 
 import click
 import numpy as np
-from absl import logging
 
 from bert_flow_tf.commands.command import command, option, setting_options
 from bert_flow_tf.commands.options import EncodingOptions, FilesOptions, name_list
@@ -20,6 +20,8 @@ from bert_flow_tf.tasks.sentence_files import SENTENCE, read_tables
 from bert_flow_tf.vectors import thresholds
 from bert_flow_tf.vectors.neighbours import chains, numbered_by_size, similar_groups
 from bert_flow_tf.vectors.texts import BLOCK_ROWS
+
+logger = logging.getLogger(__name__)
 
 # Fewer sentences may well be one group.
 _FEW_ROWS = 20
@@ -141,7 +143,7 @@ def _warn_of_groups(u: np.ndarray, groups: np.ndarray, threshold: float) -> None
     count = len(groups)
     largest = int(np.bincount(groups).max())
     if count >= _FEW_ROWS and largest > count / 10:
-        logging.warning(
+        logger.warning(
             "one group has %s of %s different sentences; %s",
             f"{largest:,}",
             f"{count:,}",
@@ -149,7 +151,7 @@ def _warn_of_groups(u: np.ndarray, groups: np.ndarray, threshold: float) -> None
         )
     found = chains(u, groups, threshold)
     if found.count:
-        logging.warning(
+        logger.warning(
             "%s groups are chains: their least similar sentences have a cosine of %.2f; %s",
             f"{found.count:,}",
             found.least_cosine,

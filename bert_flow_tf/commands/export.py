@@ -1,12 +1,14 @@
 """`bert-flow export`: a SavedModel, or another format."""
 
-from absl import logging
+import logging
 
 from bert_flow_tf.commands.command import command, option, setting_options
 from bert_flow_tf.commands.options import ModelOptions
 from bert_flow_tf.commands.outputs import lock_output, say
 from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.export.formats import TF_SAVEDMODEL, ExportSettings, export_path
+
+logger = logging.getLogger(__name__)
 
 
 @command(
@@ -32,7 +34,7 @@ def export(model: ModelOptions, out: str, settings: ExportSettings, overwrite: b
     lock_output(out, f"--out={out}")
     export_path(out, settings, overwrite=overwrite, flag=f"--out={out}")
     loaded = model.load()
-    logging.info("writing and checking the %s", settings.format)
+    logger.info("writing and checking the %s", settings.format)
     exported = loaded.export(out, **vars(settings), overwrite=overwrite)
     checked = "not checked: onnxruntime is not installed"
     if exported.max_difference is not None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import logging
 import math
 import os
 import pathlib
@@ -12,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-from absl import logging
 
 from bert_flow_tf.commands.command import command, option
 from bert_flow_tf.commands.outputs import locked_file, say, write_results
@@ -24,6 +24,8 @@ from bert_flow_tf.report.collected import FoundResults, find_results
 
 if TYPE_CHECKING:
     from bert_flow_tf.report.collected import Verification
+
+logger = logging.getLogger(__name__)
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _GOLDEN = pathlib.Path("tests", "golden")
@@ -223,7 +225,7 @@ def _verification(
 
 def _golden() -> dict[str, list]:
     """Run the golden tests; return `deviations`, `failed` and `not_run`."""
-    logging.info("running the tests in %s", _GOLDEN)
+    logger.info("running the tests in %s", _GOLDEN)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "deviations.json")
         environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONUNBUFFERED": "1"}

@@ -19,6 +19,8 @@ from filelock import FileLock, Timeout
 from bert_flow_tf.common.errors import DISK_FULL_ERRNOS, UserError
 from bert_flow_tf.common.reading import check_local
 
+logger = logging.getLogger(__name__)
+
 # TensorFlow's and numpy's errors have no errno, but contain one of these texts.
 _FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large", "requested and")
 
@@ -81,7 +83,7 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
                 raise UserError(
                     f"{path}: another process is using it; wait for it to end"
                 ) from error
-            logging.info("Waiting for another process that is using %s", path)
+            logger.info("Waiting for another process that is using %s", path)
             timeout = -1
         except OSError as error:
             attempts -= 1

@@ -1,5 +1,6 @@
 """Find and read TensorFlow's checkpoints."""
 
+import logging
 import os
 import pathlib
 import re
@@ -8,7 +9,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from absl import logging
 
 from bert_flow_tf.common.atomic import full_disk_as_error
 from bert_flow_tf.common.errors import UserError
@@ -16,6 +16,8 @@ from bert_flow_tf.common.reading import read_text, reading
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+logger = logging.getLogger(__name__)
 
 
 class Checkpoint:
@@ -95,7 +97,7 @@ def last_readable_checkpoint(
             Checkpoint(prefixes[-1]).read()
             break
         except UserError as error:
-            logging.warning("%s; it is skipped", error)
+            logger.warning("%s; it is skipped", error)
             prefixes = prefixes[:-1] if remove else []
     if remove and prefixes:
         for old in prefixes[:-kept]:

@@ -8,7 +8,6 @@ import gc
 import importlib.util
 import logging
 import os
-import pathlib
 import re
 import signal
 import sys
@@ -21,9 +20,6 @@ from typing import Any
 from glow.lazy import ignore_import_warnings
 from glow.user_warnings import warn_user as warn_user
 
-# Show INFO records of these packages, which report progress, and of no library.
-_PACKAGE = pathlib.Path(__file__).parents[1]
-_REPORTING = (_PACKAGE, _PACKAGE.parent / "glow")
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # The standard streams that were closed when the process started.
@@ -141,40 +137,20 @@ class _Loading:
             print("loading TensorFlow", file=sys.stderr, flush=True)
 
 
-def _is_progress(record: logging.LogRecord) -> bool:
-    """Return True for a warning, and for progress of this package."""
-    folders = pathlib.Path(record.pathname).parents
-    return record.levelno >= logging.WARNING or any(one in folders for one in _REPORTING)
-
-
-def _is_progress_of_product(record: logging.LogRecord) -> bool:
-    """Return True as `_is_progress`, except for the original's records.
-
-    The original's flags show them; a run reports its steps from `training`.
-    """
-    is_originals = _PACKAGE / "original" in pathlib.Path(record.pathname).parents
-    return record.levelno >= logging.WARNING or (_is_progress(record) and not is_originals)
-
-
 def show_progress(*, of_original: bool) -> None:
-    """Let absl log warnings and progress; `of_original` adds the experiment's."""
-    import absl.logging
-
-    absl.logging.set_verbosity(absl.logging.INFO)
-    handler = absl.logging.get_absl_handler()
-    handler.filters = [_is_progress if of_original else _is_progress_of_product]
+    """Log this package's progress; `of_original` adds the experiment's."""
+    for name in ("bert_flow_tf", "glow"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    # The original's flags show its records; a run reports its steps from `training`.
+    logging.getLogger("bert_flow_tf.original").setLevel(
+        logging.INFO if of_original else logging.WARNING
+    )
 
 
 def log_progress() -> None:
     """Log warnings and progress on stderr, without the original's."""
-    import absl.flags
-    import absl.logging
-
-    # Without this, absl would report that flags are not parsed.
-    absl.flags.FLAGS.mark_as_parsed()
-    absl.logging.use_absl_handler()
+    logging.basicConfig(format="%(message)s")
     show_progress(of_original=False)
-    absl.logging.get_absl_handler().setFormatter(logging.Formatter("%(message)s"))
 
 
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:

@@ -4,13 +4,13 @@ import concurrent.futures
 import contextlib
 import functools
 import itertools
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 from tensorflow.python.eager import context  # The public API cannot return the current device.
 from tqdm import tqdm
 
@@ -20,6 +20,8 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.vectors.batches import check_batch_size, length_batches, losses_in_words
 from bert_flow_tf.vectors.texts import parts, sentence_list
 from glow.tracing import traced_once
+
+logger = logging.getLogger(__name__)
 
 # Padded texts of up to 8,192 characters in all are one batch, which needs neither sorting nor
 # threads: only attention computes with padding.
@@ -61,7 +63,7 @@ class CutTexts(contextlib.AbstractContextManager["CutTexts"]):
         if error[0] is not None:
             return
         for words in losses_in_words(self.texts, self.cut, self.unknown, self.limit):
-            logging.warning("%s", words)
+            logger.warning("%s", words)
 
 
 def tokenize(
@@ -224,7 +226,7 @@ def _progress(total: int | None, is_shown: bool | None, label: str = "encode") -
         total=total, desc=label, unit="sentence", disable=None if is_shown is None else not is_shown
     )
     if bar.disable and is_shown is None:
-        logging.info("%s: encoding %s sentences", label, "the" if total is None else f"{total:,}")
+        logger.info("%s: encoding %s sentences", label, "the" if total is None else f"{total:,}")
     return bar
 
 

@@ -4,13 +4,13 @@ import concurrent.futures
 import copy
 import dataclasses
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 from tensorflow.python.eager import context  # The public API cannot return the current device.
 from tqdm import tqdm
 
@@ -30,6 +30,8 @@ from bert_flow_tf.vectors.batches import (
     padded,
 )
 from bert_flow_tf.vectors.texts import parts, sentence_list
+
+logger = logging.getLogger(__name__)
 
 Self = TypeVar("Self", bound="TextEncoder")
 
@@ -368,7 +370,7 @@ class TextEncoder:
 
     def _warn_of_losses(self, texts: int, cut: int, unknown: int) -> None:
         for words in losses_in_words(texts, cut, unknown, self.max_seq_length):
-            logging.warning("%s", words)
+            logger.warning("%s", words)
 
 
 def _progress(total: int | None, is_shown: bool | None, label: str) -> tqdm:
@@ -376,7 +378,7 @@ def _progress(total: int | None, is_shown: bool | None, label: str) -> tqdm:
         total=total, desc=label, unit="sentence", disable=None if is_shown is None else not is_shown
     )
     if bar.disable and is_shown is None:
-        logging.info("%s: encoding %s sentences", label, "the" if total is None else f"{total:,}")
+        logger.info("%s: encoding %s sentences", label, "the" if total is None else f"{total:,}")
     return bar
 
 

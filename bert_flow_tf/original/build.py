@@ -1,10 +1,10 @@
 """Build a run's Keras model; load a checkpoint's weights."""
 
+import logging
 import os
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError
@@ -19,6 +19,8 @@ from bert_flow_tf.training.run_folder import config_of_checkpoint
 from bert_flow_tf.vectors.batches import check_max_seq_length
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
+
+logger = logging.getLogger(__name__)
 
 # The original's checkpoints store the classifier under this name.
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
@@ -118,7 +120,7 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
     if not run.num_labels:
         parts.pop("output_weights", None)
     restore(parts, prefix)
-    logging.info("%s initialised from %s", " and ".join(parts) or "nothing", prefix)
+    logger.info("%s initialised from %s", " and ".join(parts) or "nothing", prefix)
     return list(parts)
 
 

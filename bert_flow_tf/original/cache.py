@@ -1,13 +1,13 @@
 """Cache embeddings on disk by a digest of encoder and sentences."""
 
 import hashlib
+import logging
 import pathlib
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from bert_flow_tf.common.atomic import locked, new_file
 from bert_flow_tf.common.errors import UserError
@@ -15,6 +15,8 @@ from bert_flow_tf.common.reading import AnyPath, reading
 from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.vectors.batches import distinct
 from glow.arrays import write_arrays
+
+logger = logging.getLogger(__name__)
 
 _CACHE_VERSION = 6
 
@@ -47,9 +49,9 @@ def cached_embeddings(
 def _read(path: pathlib.Path) -> np.ndarray | None:
     try:
         with reading(path, "cached embeddings"), np.load(path) as arrays:
-            logging.info("Embeddings read from %s", path)
+            logger.info("Embeddings read from %s", path)
             return arrays["embeddings"]
     except UserError as error:
         if path.exists():
-            logging.warning("%s; computing it again", error)
+            logger.warning("%s; computing it again", error)
         return None

@@ -1,13 +1,14 @@
 """The original's command: its flags, and what they do."""
 
 import functools
+import logging
 import os
 import pathlib
 import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from absl import flags, logging
+from absl import flags
 
 from bert_flow_tf.common.atomic import output_file
 from bert_flow_tf.common.code_files import VARIABLE, import_code
@@ -25,6 +26,8 @@ from bert_flow_tf.training.run_folder import EVALUATION_FILE, FinishedRun
 
 if TYPE_CHECKING:
     from bert_flow_tf.original.scoring import PairScorer
+
+logger = logging.getLogger(__name__)
 
 _DEFINE = {
     int: flags.DEFINE_integer,
@@ -60,7 +63,7 @@ def run(settings: RunSettings) -> None:
     try:
         train_and_score(settings, score)
     except FinishedRun as finished:
-        logging.info("Nothing to do: %s", finished)
+        logger.info("Nothing to do: %s", finished)
     if read is not None:
         read.check_complete()
 

@@ -5,9 +5,8 @@ constant learning rate.
 """
 
 import dataclasses
+import logging
 import pathlib
-
-from absl import logging
 
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import write_json
@@ -22,6 +21,8 @@ from bert_flow_tf.training.run_folder import (
     remove_checkpoint,
 )
 from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, read_config
+
+logger = logging.getLogger(__name__)
 
 _EPOCHS = "num_train_epochs"
 
@@ -68,7 +69,7 @@ def continue_run(
             remove_checkpoint(folder, step)
     # The configuration is written last, so that a killed command is repeated from the start.
     write_json(folder / CONFIG_FILE, config)
-    logging.info("Continuing a run of %g epochs, up to %g epochs", _epochs(old), _epochs(config))
+    logger.info("Continuing a run of %g epochs, up to %g epochs", _epochs(old), _epochs(config))
 
 
 def _epochs(config: RunConfig) -> float:

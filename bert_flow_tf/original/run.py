@@ -1,6 +1,7 @@
 """A run of `run_siamese`: its folder, settings, model and results."""
 
 import functools
+import logging
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.common.errors import ArgumentError, UserError
@@ -33,6 +33,8 @@ from bert_flow_tf.training.devices import Workers, configure_devices
 from bert_flow_tf.training.resumable import ResumableRun, Stages
 from bert_flow_tf.training.run_folder import KEEP_CHECKPOINT_MAX, differences, run_step
 from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, model_at, read_config
+
+logger = logging.getLogger(__name__)
 
 
 class Run:
@@ -170,7 +172,7 @@ class Run:
                 raise UserError(
                     f"{self._folder}: found a run without a checkpoint, expected a trained one"
                 )
-        logging.info("Encoder: %s", source.bert_hub)
+        logger.info("Encoder: %s", source.bert_hub)
         # Only the chief predicts, so it must not use the workers' common strategy.
         strategy = (
             self.workers.strategy
@@ -192,7 +194,7 @@ class Run:
         """Evaluate on dev and write `eval_results.txt`, one `name = value` per line."""
         results = self.evaluated(scorer) | {"global_step": scorer.step}
         text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
-        logging.info("***** Eval results *****\n%s", text)
+        logger.info("***** Eval results *****\n%s", text)
         write_result(self.folder / DEV_RESULTS_FILE, text, self.settings.overwrite)
 
     def predict(self, scorer: PairScorer) -> None:
@@ -217,7 +219,7 @@ class Run:
         )
         path = self.folder / scoring.prediction_file
         write_result(path, "".join(f"{line}\n" for line in lines), self.settings.overwrite, record)
-        logging.info("%d pairs to %s", len(lines), path)
+        logger.info("%d pairs to %s", len(lines), path)
 
     def _scores(self, cosines: np.ndarray, splits: Sequence[str]) -> TaskScores | None:
         """Return the scores of cosines, or None without gold scores."""
@@ -225,7 +227,7 @@ class Run:
             task = splits_as_task(self.task, self.settings.data.data_dir, splits)
             return score_task(task, [cosines])
         except UserError as error:
-            logging.info("Predictions are not scored: %s", error)
+            logger.info("Predictions are not scored: %s", error)
             return None
 
     def dev_score(self, scorer: PairScorer) -> float:
@@ -348,7 +350,7 @@ class Run:
         )
         if checkpoint is not None:
             build.restore(build.checkpoint_parts(model, config.encoder_trained), checkpoint)
-            logging.info("Restored %s", checkpoint)
+            logger.info("Restored %s", checkpoint)
             return model
         loaded = build.load_init_checkpoint(model, self.settings.model.init_checkpoint)
         if model.flow is not None and "flow" not in loaded and not self.settings.training.do_train:

@@ -1,10 +1,9 @@
 """Check a run's settings and files before TensorFlow loads, and start it."""
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from absl import logging
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError, suggest_file
@@ -20,6 +19,8 @@ from bert_flow_tf.training.run_records import is_run
 
 if TYPE_CHECKING:
     from bert_flow_tf.original.scoring import PairScorer
+
+logger = logging.getLogger(__name__)
 
 
 def check(settings: RunSettings) -> None:
@@ -108,7 +109,7 @@ def train_and_score(
     check(settings)
     cluster = Cluster.from_environment() if settings.training.trains else Cluster()
     if not cluster.is_chief:
-        logging.set_verbosity(logging.WARNING)
+        logging.disable(logging.INFO)
     folder = None if settings.scores_checkpoint_alone else settings.output_dir
     with locked_run(folder) if folder and cluster.is_chief else contextlib.nullcontext():
         from bert_flow_tf.original.run import Run
@@ -129,4 +130,4 @@ def train_and_score(
         # Wait for all workers, because the others would report a worker that ended earlier as lost.
         run.workers.from_chief()
     if folder:
-        logging.info("*** output_dir ***\n%s", folder)
+        logger.info("*** output_dir ***\n%s", folder)

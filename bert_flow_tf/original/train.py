@@ -1,12 +1,12 @@
 """Train or resume a run's model."""
 
 import functools
+import logging
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from absl import logging
 
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.reading import AnyPath
@@ -21,6 +21,8 @@ from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.resumable import ResumableRun
 from bert_flow_tf.training.run_records import RunConfig
 from glow.optimizer import AdamWeightDecay, WarmupLinearDecay
+
+logger = logging.getLogger(__name__)
 
 # A `Batches` function takes the number of steps, the steps to skip and this worker's rows of each
 # batch.
@@ -56,7 +58,7 @@ def train_steps(
         model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
 
     run.begin(initialize if training.flow_ddi else None)
-    logging.info(
+    logger.info(
         "***** Running training *****\n  %d examples, %d steps of %d", num_examples, total, size
     )
     step = run.checkpoints.step

@@ -34,6 +34,8 @@ from bert_flow_tf.vectors.similarities import normalized
 from bert_flow_tf.vectors.tail import Tail
 from bert_flow_tf.vectors.texts import sentence_list
 
+logger = logging.getLogger(__name__)
+
 # A machine's rounding differs less, and damaged weights differ more, than this many times the
 # difference that the export's check allows.
 _DAMAGE = 100
@@ -138,7 +140,7 @@ class ProgramEncoder:
         if any(cut) or any(unknown):
             lost, unreadable = (sum(itertools.compress(counts, one)) for one in (cut, unknown))
             for words in losses_in_words(sum(counts), lost, unreadable, self.max_seq_length):
-                logging.warning("%s", words)
+                logger.warning("%s", words)
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[bool]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging as absl_logging
 
 from bert_flow_tf.common.code_files import VARIABLE, import_inherited_code
-from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
+from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed, show_progress
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Identity, LocalEngine, Shard, WrittenPart
@@ -189,7 +189,7 @@ def _fit(trainer: "TensorflowTrainer", mistakes: "Queue", restarts: int) -> None
 def _train(given: Mapping[str, Any]) -> None:
     os.chdir(given["folder"])
     absl_logging.use_absl_handler()
-    absl_logging.set_verbosity(absl_logging.INFO)
+    show_progress(of_original=True)
     # Do not run again after a user's mistake, which a restart cannot correct.
     if given["mistakes"].empty():
         try:

@@ -9,6 +9,7 @@ of their places, so that names and manifest have the input's order.
 
 import glob
 import hashlib
+import logging
 import os
 import pathlib
 import re
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from absl import logging
 from tqdm import tqdm
 
 from bert_flow_tf.common.atomic import FolderKind, locked, new_file, output_folder
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from bert_flow_tf.vectors.sentence_model import SentenceModel
+
+logger = logging.getLogger(__name__)
 
 
 # Readers of Parquet folders ignore names that begin with an underscore.
@@ -177,7 +179,7 @@ def input_files(
             found = _data_files(os.path.join(name, one) for one in os.listdir(name))
             others = [] if file_format else [path for path in found if not has_known_ending(path)]
             if others and len(others) < len(found):
-                logging.warning(
+                logger.warning(
                     "%s: %s and other files without a known ending are no input", name, others[0]
                 )
                 found = [path for path in found if path not in others]
@@ -369,7 +371,7 @@ class Job:
             # All checks come first: a folder that is refused stays as it is.
             places = Places(self.out, self._reusable_parts(manifest))
             if progress.disable and hidden is None:
-                logging.info(
+                logger.info(
                     "files to encode: %d%s",
                     len(self.files),
                     "" if total is None else f", {total:,} rows",

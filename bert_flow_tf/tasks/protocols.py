@@ -7,13 +7,13 @@ together (`all`). The two differ by several points, so every figure names its pr
 Transfer tasks are scored by a classifier, see `tasks.classifiers`.
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from absl import logging
 
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import Count
@@ -23,6 +23,8 @@ from bert_flow_tf.tasks import tasks
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
 from bert_flow_tf.vectors.metrics import auc, pearson, spearman
 from bert_flow_tf.vectors.similarities import check_directions, cosines_of_pairs
+
+logger = logging.getLogger(__name__)
 
 # Cosines that differ by less are equal up to rounding, because float32 numbers near 1 are 1.2e-7
 # apart.
@@ -80,7 +82,7 @@ def score_tasks(
 
     results = {}
     for task in tasks:
-        logging.info("scoring %s", task.title)
+        logger.info("scoring %s", task.title)
         if task.metric == "accuracy":
             results[task.name] = _score_transfer(task, embedded)
             continue

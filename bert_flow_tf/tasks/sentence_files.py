@@ -21,6 +21,8 @@ from bert_flow_tf.vectors.texts import BLOCK_ROWS
 if TYPE_CHECKING:
     import pyarrow
 
+logger = logging.getLogger(__name__)
+
 STDIN = "-"
 INPUT_FORMATS = {
     ".txt": "text",
@@ -262,7 +264,7 @@ def _lines(stream: io.BufferedReader, path: str) -> Iterator[str]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             if number == 1 and "\r" in text:
-                logging.warning("%s: line 1 holds carriage returns, which end no line here", path)
+                logger.warning("%s: line 1 holds carriage returns, which end no line here", path)
             yield text
         except UnicodeDecodeError as error:
             found = f"found the bytes {line[error.start : error.start + 4]!r}, which are not utf-8"
@@ -397,7 +399,7 @@ def _read_csv(source: _Input) -> Iterator[list["pyarrow.Array"]]:
     import pyarrow.csv
 
     if b'\\"' in source.stream.peek():
-        logging.warning('%s: found \\", but CSV doubles the quotes in a field', source.path)
+        logger.warning('%s: found \\", but CSV doubles the quotes in a field', source.path)
     first, delimiter = _first_row(source.stream, "csv")
     has_header = _has_header(source, first)
     if not has_header:
@@ -451,7 +453,7 @@ def _has_header(source: _Input, first: Sequence[str]) -> bool:
     """
     known = [one for one in first if one.strip().lower() in _HEADER_NAMES]
     if source.numbered and known and not source.no_header:
-        logging.warning(
+        logger.warning(
             "%s: the first row, with %s, is taken as column names; --no_header if not",
             source.path,
             known[0],
@@ -470,7 +472,7 @@ def _warning_of_quotes(rows: Iterable[list[str]], path: str) -> Iterator[list[st
         if not is_quoted and (quoted := next(filter(_is_quoted, row), None)):
             is_quoted = True
             advice = "TSV has no quotes; if these are not part of the text, make it a .csv file"
-            logging.warning("%s: %.40s looks quoted, but %s", path, quoted, advice)
+            logger.warning("%s: %.40s looks quoted, but %s", path, quoted, advice)
         yield row
 
 

@@ -1,6 +1,7 @@
 """Keras callbacks of training: checkpoints, signals, progress, scores on dev, early stopping."""
 
 import concurrent.futures
+import logging
 import pathlib
 import signal
 import threading
@@ -10,7 +11,6 @@ from typing import NoReturn
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from absl import logging
 from tqdm import tqdm
 
 from bert_flow_tf.common.checkpoints import last_readable_checkpoint, save_checkpoint
@@ -18,6 +18,8 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.training.run_folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
 from bert_flow_tf.training.run_records import TrainingResults
+
+logger = logging.getLogger(__name__)
 
 Logs = Mapping[str, float]
 
@@ -61,7 +63,7 @@ class Checkpoints:
         self._manager = self._new_manager()
         if prefix:
             self._checkpoint.restore(prefix).assert_consumed()
-            logging.info("Resumed from %s", prefix)
+            logger.info("Resumed from %s", prefix)
         if is_trained:
             results = read_json(results_path, TrainingResults, expected="a finished run's results")
             if not prefix or int(self.step) != results.steps:
@@ -164,7 +166,7 @@ def fit(
         model.fit(batches, steps_per_epoch=left, callbacks=[steps, signals, *others], verbose=0)
     if signals.received:
         advice = "rerun the same command to resume"
-        logging.warning(
+        logger.warning(
             "Stopped by signal %d at step %d: %s", signals.received, int(steps.step), advice
         )
         raise KeyboardInterrupt
@@ -202,7 +204,7 @@ class Progress(tf_keras.callbacks.Callback):
             step % max(1, self.total_steps // 10) == 0 or step == self.total_steps
         ):
             losses = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
-            logging.info("  step %d of %d  %s", step, self.total_steps, losses)
+            logger.info("  step %d of %d  %s", step, self.total_steps, losses)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         self.bar.close()
@@ -274,5 +276,5 @@ class EarlyStopping(DevScores):
         best = max(
             (value for at, value in self.by_step.items() if at < step), default=float("-inf")
         )
-        logging.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
+        logger.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
         return score <= best

@@ -182,7 +182,6 @@ def run_command(arguments):
     run_siamese.define_flags(values)
     # Else absl warns that it logs before flags are parsed.
     flags.FLAGS.mark_as_parsed()
-    verbosity = logging.get_verbosity()
     logging.use_absl_handler()
     try:
         return exit_status(
@@ -190,7 +189,6 @@ def run_command(arguments):
         )
     finally:
         python_logging.getLogger().removeHandler(logging.get_absl_handler())
-        logging.set_verbosity(verbosity)
 
 
 def as_flags(settings, **changes):

@@ -1,6 +1,7 @@
 """Read an encoder and its preprocess model from TF-Hub's format."""
 
 import hashlib
+import logging
 import math
 import pathlib
 import re
@@ -9,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 
 from bert_flow_tf.common.atomic import check_writable
 from bert_flow_tf.common.errors import ArgumentError, UserError
@@ -31,6 +32,8 @@ from bert_flow_tf.encoder.weights import (
     vocabulary_digest,
 )
 from glow.lazy import quiet_import
+
+logger = logging.getLogger(__name__)
 
 # This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong
 # GELU differs by 2e-4.
@@ -95,7 +98,7 @@ def read_tf_hub(
         }
         bert = None if config is None else _equal_bert(config, variables, inputs, outputs)
     if bert is None:
-        logging.info("%s is not a BERT of tf-models, so its SavedModel runs", name)
+        logger.info("%s is not a BERT of tf-models, so its SavedModel runs", name)
         layers = len(outputs["encoder_outputs"])
         width = outputs["sequence_output"].shape[-1]
         return Program(

@@ -11,6 +11,8 @@ import pytest
 
 from bert_flow_tf.common.errors import ArgumentError, UserError, exit_status, suggest, suggest_file
 
+_ROOT = pathlib.Path(__file__).parents[3]
+
 
 def test_status_is_what_was_returned_or_2_after_one_line(capsys):
     for returned, status in ((None, 0), (0, 0), (1, 1)):
@@ -74,7 +76,7 @@ def test_closed_or_full_streams_lose_no_result(closed, tmp_path):
 def test_a_closed_stream_that_is_needed_is_named(closed, tmp_path):
     (tmp_path / "s.txt").write_text("w1\n")
     command = f"{sys.executable} -m bert_flow_tf.cli encode --bert_hub demo {closed}"
-    path = {"PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
+    path = {"PYTHONPATH": str(_ROOT)}
     done = subprocess.run(
         command,
         shell=True,
@@ -102,19 +104,22 @@ def test_only_printing_is_standard_outputs_error(capfd):
 
 def test_a_command_reports_tensorflow_loading_and_progress(tmp_path):
     (tmp_path / "tensorflow.py").touch()
-    (tmp_path / "library.py").write_text("from absl import logging; logging.info('a remark')")
-    # A function may move to any file of the package.
+    (tmp_path / "library.py").write_text(
+        "from absl import logging as one; one.info('a'); "
+        "import logging as other; other.getLogger(__name__).info('b')"
+    )
     code = """
-import pathlib
+import logging
 from bert_flow_tf.common import errors
 errors.quiet_libraries()
 errors.log_progress()
 import tensorflow, library, warnings
-path = pathlib.Path(errors.__file__).parent / "any_room" / "any_file.py"
-exec(compile("from absl import logging; logging.info('scoring 5 pairs')", path, "exec"))
+for name in ("bert_flow_tf.any_room.any_file", "bert_flow_tf.original.run"):
+    logging.getLogger(name).info("a remark of %s", name)
+logging.getLogger("bert_flow_tf.original.run").warning("an event of %s", name)
 warnings.warn("few steps")
 """
-    path = f"{tmp_path}{os.pathsep}{pathlib.Path(__file__).parents[3]}"
+    path = f"{tmp_path}{os.pathsep}{_ROOT}"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": path},
@@ -122,4 +127,9 @@ warnings.warn("few steps")
         text=True,
         check=True,
     )
-    assert done.stderr == "loading TensorFlow\nscoring 5 pairs\nwarning: few steps\n"
+    assert done.stderr.splitlines() == [
+        "loading TensorFlow",
+        "a remark of bert_flow_tf.any_room.any_file",
+        "an event of bert_flow_tf.original.run",
+        "warning: few steps",
+    ]
