@@ -115,7 +115,7 @@ def search(
 
 def _kept_columns(manifest: Manifest, shown: list[str], embeddings: str | None) -> list[str]:
     """Return a folder's columns, which must hold those shown."""
-    columns = manifest.columns or shown
+    columns = manifest.columns
     if missing := [one for one in shown if one not in columns]:
         raise UserError(
             f"--embeddings={embeddings}: found the columns {', '.join(columns)}, not {missing[0]}"

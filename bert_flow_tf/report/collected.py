@@ -29,7 +29,7 @@ _PREDICTIONS = re.compile(
     r"((?P<checkpoint>model\.ckpt-\d+)\.)?(test|dev|full)_(results|pooled)\.json"
 )
 _NOT_SCORED = "trained, but not scored; predict, or use bert-flow evaluate"
-_NO_GOLD = "predictions without gold scores, or of an older version; predict again"
+_NO_GOLD = "predictions without gold scores"
 _EXPECTED = (
     "a run, results of bert-flow evaluate, reproduce, compare, isotropy or verify, or a "
     "folder of these"

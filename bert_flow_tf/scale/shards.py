@@ -48,9 +48,8 @@ class Manifest(msgspec.Struct, kw_only=True):
 
     Attributes:
       model: the `BertFlow.fingerprint`.
-      inputs: the input files in their order, whose numbers are in the parts' names; None in
-        manifests of earlier versions.
-      columns: the columns beside the embeddings; None in manifests of earlier versions.
+      inputs: the input files in their order, whose numbers are in the parts' names.
+      columns: the columns beside the embeddings.
       parts: the rows of each part by file name, in the input's order; empty until the folder is
         complete.
     """
@@ -59,8 +58,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     model: str
     embedding_size: Count
     settings: ShardSettings
-    inputs: list[str] | None = None
-    columns: list[str] | None = None
+    inputs: list[str]
+    columns: list[str]
     is_complete: bool = False
     parts: dict[str, Count] = msgspec.field(default_factory=dict)
 
@@ -115,14 +114,11 @@ class Parts:
 
 
 def read_manifest(folder: pathlib.Path) -> Manifest | None:
-    """Return a folder's manifest, with the columns of its parts, or None."""
+    """Return a folder's manifest, or None if it has none."""
     path = folder / MANIFEST
     if not path.exists():
         return None
-    manifest = read_json(path, Manifest, expected="the manifest of embeddings")
-    if manifest.columns is None:
-        manifest.columns = next((one.columns for one in _found_parts(folder)), None)
-    return manifest
+    return read_json(path, Manifest, expected="the manifest of embeddings")
 
 
 class FoundPart(NamedTuple):
@@ -130,7 +126,6 @@ class FoundPart(NamedTuple):
 
     name: str
     digest: str
-    columns: list[str]
 
 
 def _found_parts(folder: pathlib.Path) -> Iterator[FoundPart]:
@@ -143,8 +138,7 @@ def _found_parts(folder: pathlib.Path) -> Iterator[FoundPart]:
         except (OSError, pyarrow.ArrowException):
             continue
         if digest := (schema.metadata or {}).get(_DIGEST):
-            columns = [name for name in schema.names if name != EMBEDDING]
-            yield FoundPart(path.name, digest.decode(), columns)
+            yield FoundPart(path.name, digest.decode())
 
 
 class InputFile(NamedTuple):
@@ -424,8 +418,7 @@ class Job:
         if new is not None and new.model != old.model:
             pairs += [(name, settings[name], getattr(old.settings, name)) for name in of_model]
             pairs.append(("model", new.model, old.model))
-        kept = list(self.files[0].kept)
-        pairs.append(("keep", kept, kept if old.columns is None else old.columns))
+        pairs.append(("keep", list(self.files[0].kept), old.columns))
         for name, found, expected in pairs:
             if found != expected:
                 if not self.overwrite:
@@ -451,7 +444,7 @@ class Job:
 
     def _check_removed(self, old: Manifest, manifest: Manifest, found: Sequence[FoundPart]) -> None:
         """Raise `UserError` before parts of a missing file are removed."""
-        given = set(manifest.inputs or ())
+        given = set(manifest.inputs)
         suspects = {
             part.digest: path
             for part in found
@@ -582,8 +575,6 @@ def _input_of(part: str, manifest: Manifest) -> str | None:
     """Return the input file of a part, or None if unknown."""
     if manifest.is_complete and part not in manifest.parts:
         return None  # A later job wrote it and did not end.
-    if manifest.inputs is None:
-        return "an earlier input"
     number = re.fullmatch(r"part-(\d+)-\d+\.parquet", part)
     if number is None or int(number[1]) >= len(manifest.inputs):
         return None

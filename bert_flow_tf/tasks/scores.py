@@ -141,7 +141,7 @@ def isotropy_table(result: IsotropyResults) -> Table:
     rows: list[list[Entry]] = []
     for key, digits in _DECIMALS.items():
         values = [getattr(one, key) for one in measures.values()]
-        # Records of earlier versions lack some measures.
+        # One channel has no IsoScore.
         if any(value is not None for value in values):
             name = _NAMES.get(key, key.replace("_", " "))
             rows.append([name, *(number(value, digits) for value in values)])

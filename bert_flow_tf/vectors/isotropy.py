@@ -53,7 +53,7 @@ class Isotropy:
         distance; 0 if all are alike, near -4 when isotropic in many channels.
       spectrum, centred_spectrum: singular values over sqrt(n), descending, [min(n, D)].
       cosine_counts: pairs of different embeddings in each of `COSINE_BINS`, of 4,000 random rows
-        if there are more; empty in records of earlier versions.
+        if there are more.
     """
 
     embeddings: int
@@ -68,10 +68,9 @@ class Isotropy:
     partition_ratio: float
     spectrum: list[float] = dataclasses.field(repr=False)
     centred_spectrum: list[float] = dataclasses.field(repr=False)
-    # Records of earlier versions have none.
-    iso_score: float | None = None
-    uniformity: float | None = None
-    cosine_counts: list[int] = dataclasses.field(default_factory=list, repr=False)
+    iso_score: float | None
+    uniformity: float
+    cosine_counts: list[int] = dataclasses.field(repr=False)
 
 
 def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:

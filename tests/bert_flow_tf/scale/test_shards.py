@@ -236,18 +236,6 @@ def test_moved_file_keeps_its_parts(grown, model, embedded, tmp_path):
     assert not embedded
 
 
-def test_folder_of_the_last_version_is_kept(again, made, copy, embedded):
-    manifest = json.loads((copy / MANIFEST).read_text())
-    del manifest["inputs"], manifest["columns"], manifest["settings"]["prompt"]
-    (copy / MANIFEST).write_text(json.dumps(manifest))
-    assert Parts(copy).rows == 30
-    with user_error("keep: found sentence, expected id"):
-        again(copy, keep=None)
-    again(copy)
-    assert not embedded
-    assert contents(copy) == contents(made)
-
-
 def test_parts_are_no_input_of_a_second_call(model, tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"sentence": ["w1"]}), tmp_path / "a.parquet")
     pattern, out = f"{tmp_path}/**/*.parquet", tmp_path / "out"
