@@ -78,8 +78,8 @@ def isotropy(
     """Measure how evenly embeddings fill their space.
 
     This prints mean cosines, the top singular direction's share, effective ranks, IsoScore,
-    uniformity and bits per dimension. With pairs of the label 1, or 4 of 5 points, it also prints
-    their alignment. Sentences are those of --input, else of --pairs.
+    uniformity and bits per dimension. With pairs of the label 1, or above 4 of 5 points, it
+    also prints their alignment. Sentences are those of --input, else of --pairs.
     """
     if not (given.path or pairs.pairs):
         check_one_of("input", "pairs", "glue_dir")

@@ -73,14 +73,18 @@ def edit_distances(a: Sequence[str], b: Sequence[str]) -> np.ndarray:
 
 
 def frequency_ranks(pieces: Sequence[str]) -> np.ndarray:
-    """Return words' ranks from 1, or 0 for other pieces, int64 [V]."""
+    """Return words' ranks from 1, or 0 for other pieces, int64 [V].
+
+    Pieces that differ in their case alone are one word, and share its rank.
+    """
     import wordfreq
 
-    shares = [wordfreq.word_frequency(one, "en") if one.isalpha() else 0.0 for one in pieces]
-    ranks = np.zeros(len(pieces), np.int64)
-    known = [i for i in np.argsort(-np.array(shares), kind="stable") if shares[i]]
-    ranks[known] = np.arange(1, len(known) + 1)
-    return ranks
+    words = list(dict.fromkeys(one.lower() for one in pieces if one.isalpha()))
+    shares = np.array([wordfreq.word_frequency(one, "en") for one in words])
+    order = [words[i] for i in np.argsort(-shares, kind="stable") if shares[i]]
+    ranks = {word: rank for rank, word in enumerate(order, start=1)}
+    found = [ranks.get(one.lower(), 0) if one.isalpha() else 0 for one in pieces]
+    return np.array(found, np.int64)
 
 
 def frequency_table(embeddings: np.ndarray, ranks: np.ndarray) -> FrequencyTable:

@@ -64,7 +64,7 @@ def _comparable(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, Sequence[ScoreR
         shown = some[:_MOST_ROWS]
         first = some[0]
         metric = " ".join(filter(None, (METRIC_NAMES[first.metric], first.protocol)))
-        title = f"{first.task}, {first.split}, {first.pairs:,} pairs: {metric}"
+        title = f"{first.task}, {first.split}, {first.pairs:,} {first.unit}: {metric}"
         if len(shown) < len(some):
             title += f", the first {len(shown)} of {len(some)}"
         yield title, shown

@@ -106,7 +106,7 @@ def _score_cells(row: ScoreRow) -> list[Entry]:
         row.task,
         row.split,
         f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(),
-        number(row.pairs, 0),
+        number(row.pairs, 0, note="" if row.unit == "pairs" else row.unit),
         number(summary.mean, spread=summary.std, note=note, parts=parts),
         number(row.all_pairs_x100),
         x100(row.pearson),

@@ -45,6 +45,11 @@ class ScoreRow:
     unmet: Sequence[str] = ()  # what a comparison with the paper lacks
 
     @property
+    def unit(self) -> str:
+        """The word for what is counted: "pairs" or "sentences"."""
+        return "sentences" if self.metric == "accuracy" and self.f1 is None else "pairs"
+
+    @property
     def key(self) -> tuple[str, str, str, str | None, int]:
         """The pairs and the metric; rows of equal keys are comparable."""
         return self.task, self.split, self.metric, self.protocol, self.pairs

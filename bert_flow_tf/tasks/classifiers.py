@@ -10,7 +10,8 @@ trained nor tested on. Three protocols, by the parts that a task has:
 Embeddings are divided by their norm, as in the original. A pair's features are |u - v| and u * v.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, section 3, and its
-classifiers without PyTorch.
+classifiers without PyTorch: scikit-learn's `LogisticRegression`, whose solver was liblinear, one
+class against the rest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,20 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.tasks.transfer import ALL
 from bert_flow_tf.vectors.similarities import normalized
 
 if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
+    from sklearn.multiclass import OneVsRestClassifier
 
 _SEED = 1111
 FOLDS = 5
 _PENALTIES = tuple(2.0**power for power in range(-2, 4))
 # SentEval looks for weaker penalties where the folds are those of train.
 _PENALTIES_BY_TRAIN = tuple(2.0**power for power in range(-1, 6))
-# scikit-learn's 100 steps do not always converge.
-_MOST_STEPS = 1000
 
 
 class Part(NamedTuple):
@@ -80,6 +80,23 @@ def classify(parts: Mapping[str, Part], *, is_pairs: bool) -> Classified:
 
         scores["f1"] = float(f1_score(test.classes, model.predict(test.features)))
     return Classified(scores, choice.accuracy, [choice.penalty])
+
+
+def check_classes(parts: Mapping[str, np.ndarray], label: str) -> None:
+    """Raise `UserError` unless each class [n] is in each fold.
+
+    Args:
+      parts: the classes by part.
+    """
+    learned = ALL if ALL in parts else "train"
+    # An outer fold takes a fifth, and each of 5 inner folds needs one of what is left.
+    least = FOLDS + 2 if learned == ALL else 1 if "dev" in parts else FOLDS
+    names, counts = np.unique(parts[learned], return_counts=True)
+    if len(names) < 2:
+        raise UserError(f"{label}: found sentences of one class in {learned}, expected two or more")
+    if counts.min() < least:
+        found = f"{counts.min()} of class {names[np.argmin(counts)]:g} in {learned}"
+        raise UserError(f"{label}: found {found}, expected {least} or more for {FOLDS} folds")
 
 
 def features(embeddings_a: np.ndarray, embeddings_b: np.ndarray | None = None) -> np.ndarray:
@@ -141,12 +158,14 @@ def _folds() -> "StratifiedKFold":
     return StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=_SEED)
 
 
-def _fitted(train: Part, penalty: float) -> "LogisticRegression":
+def _fitted(train: Part, penalty: float) -> "OneVsRestClassifier":
     from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
 
-    model = LogisticRegression(C=penalty, max_iter=_MOST_STEPS, random_state=_SEED)
-    return model.fit(train.features, train.classes)
+    model = LogisticRegression(C=penalty, solver="liblinear", random_state=_SEED)
+    # With two classes, this fits one model.
+    return OneVsRestClassifier(model).fit(train.features, train.classes)
 
 
-def _accuracy(model: "LogisticRegression", part: Part) -> float:
+def _accuracy(model: "OneVsRestClassifier", part: Part) -> float:
     return float(model.score(part.features, part.classes))

@@ -54,6 +54,12 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     penalties: list[float] = []
 
     @property
+    def unit(self) -> str:
+        """The word for what is counted: "pairs" or "sentences"."""
+        is_of_sentences = self.metric == "accuracy" and "f1" not in self.by_metric
+        return "sentences" if is_of_sentences else "pairs"
+
+    @property
     def by_protocol(self) -> dict[str, float]:
         return self.by_metric[self.metric]
 
@@ -71,8 +77,13 @@ def score_tasks(
 
     `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once.
     `keep` gets each task of pairs, with the cosines of all its sets.
-    Raises `UserError` if it returns values that are not finite, or if a score is undefined.
+    Raises `UserError` if it returns values that are not finite, if a score is undefined, or, before
+    it is called, if a transfer task has too few sentences of a class.
     """
+    for task in tasks:
+        if task.metric == "accuracy":
+            classes = {name: part.labels for name, part in task.subsets.items()}
+            transfer.check_classes(classes, task.name)
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     embeddings = np.asarray(encode(distinct))
     rows = {sentence: row for row, sentence in enumerate(distinct)}

@@ -70,7 +70,7 @@ def _score_cells(task: TaskScores, before: TaskScores | None) -> list[Entry]:
         task.title,
         task.split,
         f"{METRIC_NAMES[task.metric]} {protocol.replace('all', '')}".strip(),
-        number(task.pairs, 0),
+        number(task.pairs, 0, note="" if task.unit == "pairs" else task.unit),
         x100(score),
         x100(task.by_metric.get("pearson", {}).get(protocol)),
         x100(alone),

@@ -73,7 +73,7 @@ def read_parts(task: Task, folder: pathlib.Path) -> dict[str, Examples]:
         parts = {ALL: _read_files_by_class(task.name, folder)}
     else:
         parts = {part: _read_part(task, folder, part) for part in task.files}
-    return {part: _in_sentevals_order(examples) for part, examples in parts.items()}
+    return {part: _embeddable(_in_sentevals_order(one)) for part, one in parts.items()}
 
 
 def _read_files_by_class(name: str, folder: pathlib.Path) -> Examples:
@@ -119,11 +119,8 @@ def _read_latin1(path: pathlib.Path) -> str:
 
 
 def _words(line: str) -> str:
-    """Return words between single spaces, or "." for none.
-
-    The original embeds an empty sentence as ".", too.
-    """
-    return " ".join(line.split()) or "."
+    """Return words between single spaces."""
+    return " ".join(line.split())
 
 
 def _in_sentevals_order(examples: Examples) -> Examples:
@@ -132,3 +129,9 @@ def _in_sentevals_order(examples: Examples) -> Examples:
     lengths = [np.array([len(sentence.split()) for sentence in side]) for side in sides]
     # The last key of `lexsort` counts most; it keeps the order of equal keys.
     return examples.take(np.lexsort([examples.labels, *lengths]))
+
+
+def _embeddable(examples: Examples) -> Examples:
+    """Replace empty sentences by ".", as SentEval does when it embeds them."""
+    sides = [[one or "." for one in side] for side in (examples.sentences_a, examples.sentences_b)]
+    return Examples(*sides, examples.labels)

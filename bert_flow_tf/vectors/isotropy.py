@@ -24,7 +24,7 @@ _MOST_COUNTED = 4000
 # The cosines of 1,000 rows with all are in memory at once; 10,000 rows take seconds.
 _ROWS = 1000
 _MOST_ROWS = 10_000
-# SimCSE's authors take pairs with 4 of 5 points as positive.
+# SimCSE's authors take pairs with a score higher than 4, of 5, as positive.
 _POSITIVE = 0.8
 _HIGHEST_SCORE = 5.0
 
@@ -142,7 +142,7 @@ def alignment(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
 
 
 def positive_pairs(scores: Sequence[float], highest: float | None = None) -> np.ndarray:
-    """Return the pairs with the label 1, or 4 of 5 points.
+    """Return the pairs with the label 1, or above 4 of 5.
 
     Args:
       highest: the highest score that a pair can have; None for 1 if no score is higher, else 5.
@@ -151,7 +151,7 @@ def positive_pairs(scores: Sequence[float], highest: float | None = None) -> np.
     highest = highest or (1.0 if largest <= 1 else _HIGHEST_SCORE)
     if largest > highest:
         raise ArgumentError(f"pairs: found a score of {largest:g}, expected at most {highest:g}")
-    return np.flatnonzero(np.asarray(scores) >= _POSITIVE * highest)
+    return np.flatnonzero(np.asarray(scores) > _POSITIVE * highest)
 
 
 def _uniformity(units: np.ndarray) -> float:

@@ -11,6 +11,12 @@ def test_the_edit_distance_counts_words(require):
     np.testing.assert_array_equal(found, [2, 1, 2])
 
 
+def test_words_of_other_case_share_a_rank(require):
+    require("wordfreq")
+    pieces = ["[PAD]", "The", "of", "THE", "##s", "the", "Of", "qqzzqq"]
+    assert lexical.frequency_ranks(pieces).tolist() == [0, 1, 2, 1, 0, 1, 2, 0]
+
+
 def test_table_1_has_the_nearest_other_words_of_each_range(monkeypatch):
     monkeypatch.setattr(lexical, "_ROWS", 7)
     rng = np.random.default_rng(0)

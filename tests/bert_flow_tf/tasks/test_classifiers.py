@@ -1,5 +1,8 @@
 """SentEval's transfer protocols against plain loops with scikit-learn."""
 
+import functools
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -43,8 +46,27 @@ def unit(sentences):
     return u / np.sqrt((u**2).sum(axis=1, keepdims=True))
 
 
+class OneVsRest(NamedTuple):
+    """A model of each class, in the classes' order."""
+
+    classes: np.ndarray
+    models: list[LogisticRegression]
+
+    def predict(self, x):
+        values = [model.decision_function(x) for model in self.models]
+        return self.classes[np.argmax(values, axis=0)]
+
+    def score(self, x, y):
+        return np.mean(self.predict(x) == y)
+
+
 def fitted(x, y, c):
-    return LogisticRegression(C=c, max_iter=1000, random_state=1111).fit(x, y)
+    """Fit models as SentEval's scikit-learn did."""
+    new = functools.partial(LogisticRegression, C=c, solver="liblinear", random_state=1111)
+    classes = np.unique(y)
+    if len(classes) == 2:
+        return new().fit(x, y)
+    return OneVsRest(classes, [new().fit(x, y == one) for one in classes])
 
 
 def best_of_folds(x, y, powers):
@@ -153,3 +175,28 @@ def test_a_sentence_without_a_direction_is_counted(value):
 
     with user_error("mr, all: 2 of the 20 sentences have embeddings that are zero or not finite"):
         score_tasks(encode, [transfer_task(all=part)])
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ({"all": examples(12, 1)}, "mr: found 6 of class 0 in all, expected 7 or more"),
+        (
+            {"train": examples(13, 1, classes=3), "test": examples(9, 2)},
+            "mr: found 4 of class 1 in train, expected 5 or more",
+        ),
+        (
+            {"train": examples(13, 1, classes=1), "test": examples(9, 2)},
+            "mr: found sentences of one class in train",
+        ),
+    ],
+)
+def test_too_few_sentences_of_a_class_are_named_before_work(parts, found):
+    with user_error(found):
+        score_tasks(lambda sentences: pytest.fail("encoded"), [transfer_task(**parts)])
+
+
+def test_the_fewest_sentences_that_are_enough_are_scored():
+    assert score(transfer_task(all=examples(14, 1))).pairs == 14
+    parts = {"train": examples(10, 2), "test": examples(4, 3)}
+    assert score(transfer_task(**parts)).pairs == 4

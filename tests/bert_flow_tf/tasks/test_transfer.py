@@ -23,15 +23,16 @@ def contents(examples):
 def test_files_by_class_are_read_in_sentevals_order(tmp_path, name, positive, negative):
     folder = tmp_path / "downstream" / name
     folder.mkdir(parents=True)
-    # Two lines have as many words, so that their class decides; an empty one becomes a full stop.
+    # Two lines have as many words, so that their class decides. An empty one has none, and becomes
+    # a full stop after the sort.
     (folder / positive).write_bytes(b"a ripe  pear\ncaf\xe9 noir\n\n")
     (folder / negative).write_bytes(b"stale bread\nsour\x85a very old cheese\n")
     task = read_task(name, senteval_dir=tmp_path)
     assert (task.name, task.title, task.metric) == (name.lower(), name, "accuracy")
     assert (task.split, task.source) == ("all", str(folder))
     assert contents(task.subsets["all"]) == [
-        ("sour", 0),
         (".", 1),
+        ("sour", 0),
         ("stale bread", 0),
         ("café noir", 1),
         ("a ripe pear", 1),
