@@ -133,5 +133,7 @@ def _in_sentevals_order(examples: Examples) -> Examples:
 
 def _embeddable(examples: Examples) -> Examples:
     """Replace empty sentences by ".", as SentEval does when it embeds them."""
-    sides = [[one or "." for one in side] for side in (examples.sentences_a, examples.sentences_b)]
-    return Examples(*sides, examples.labels)
+    first, second = (
+        [one or "." for one in side] for side in (examples.sentences_a, examples.sentences_b)
+    )
+    return Examples(first, second, examples.labels)
