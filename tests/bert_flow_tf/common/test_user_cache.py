@@ -21,7 +21,7 @@ _WANTED = {"size": 83_506_384, "what": "demo", "instead": "do without"}
 def test_a_folder_is_built_once_also_by_two_at_once(tmp_path, monkeypatch):
     found, builds, waiting = [], [], threading.Event()
     # The second builder logs that it waits.
-    monkeypatch.setattr(atomic.logging, "info", lambda *_: waiting.set())
+    monkeypatch.setattr(atomic.logger, "info", lambda *_: waiting.set())
 
     def build(folder):
         builds.append(folder)

@@ -35,7 +35,7 @@ def embeddings_of(path, sentences):
 def test_versions_are_numbered_also_of_two_exports_at_once(sts_model, tmp_path, monkeypatch):
     waiting = threading.Event()
     # The second export logs that it waits.
-    monkeypatch.setattr(atomic.logging, "info", lambda *_: waiting.set())
+    monkeypatch.setattr(atomic.logger, "info", lambda *_: waiting.set())
 
     def write(model, described, folder):
         assert waiting.wait(60)
