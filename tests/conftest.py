@@ -124,7 +124,7 @@ def _encoders():
     encoders = {}
     yield encoders
     for (bert_hub, *_), encoder in encoders.items():
-        if encoder.bert_config is not None:
+        if encoder.source.is_bert:
             for name, variable in encoder.variables_by_name.items():
                 assert np.array_equal(variable, encoder.source.pretrained.weights[name]), (
                     f"a test changed {name} of {bert_hub}; it must copy.deepcopy the model"

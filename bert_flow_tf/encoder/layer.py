@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -11,10 +11,10 @@ import tf_keras
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs
 from bert_flow_tf.encoder.pooling import pooling
-from bert_flow_tf.encoder.saved_model_encoder import Program, SavedModelEncoder
+from bert_flow_tf.encoder.saved_model_encoder import SavedModelEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
-from bert_flow_tf.encoder.weights import BertConfig, Pretrained, SourceRecord
+from bert_flow_tf.encoder.weights import Pretrained, SourceRecord
 from glow.tracing import traced_once
 
 
@@ -31,7 +31,6 @@ class SentenceEncoder(tf_keras.layers.Layer):
       traced_embed: `embed`, traced at its first call.
       traced_dropout: a call with dropout, of inputs with `occurrence` and a seed, traced likewise.
       max_seq_length, num_types: number of positions and of token types; None if unknown.
-      bert_config: shape and rates of a BERT; None for another encoder.
 
     Raises:
       UserError: the encoder cannot be loaded, or the pooling is unknown.
@@ -45,9 +44,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self._encoder: Any = (
             Bert(source.bert.weights, source.bert.config, trainable=trainable)
             if source.is_bert
-            else SavedModelEncoder(cast(Program, source.pretrained), trainable=trainable)
+            else SavedModelEncoder(source.program, trainable=trainable)
         )
-        self.bert_config: BertConfig | None = self._encoder.config
         self.num_layers = self._encoder.num_layers
         self.hidden_size = self._encoder.hidden_size
         # Keras tracks variables in an attribute, in this order, which clipping by the global norm

@@ -43,8 +43,6 @@ class SavedModelEncoder:
     Dropout is random, and bfloat16 and ONNX's operations are not available.
     """
 
-    config = None
-
     def __init__(self, program: Program, *, trainable: bool = False) -> None:
         # tensorflow_hub takes a second to import, and a BERT does not need it.
         with quiet_import():

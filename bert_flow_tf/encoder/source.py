@@ -73,6 +73,12 @@ class EncoderSource:
         return self.pretrained
 
     @property
+    def program(self) -> Program:
+        """The SavedModel of an encoder that is no BERT."""
+        assert isinstance(self.pretrained, Program)
+        return self.pretrained
+
+    @property
     def kind(self) -> str:
         """The encoder's kind in a recipe."""
         return "bert" if self.is_bert else "tf-hub program"

@@ -8,6 +8,7 @@ ids for ß, ﬁ, ½ or full-width letters.
 """
 
 import os
+import pathlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -211,6 +212,11 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
         seen.add(piece)
     check_special_tokens(vocab, path)
     return vocab
+
+
+def write_vocabulary(path: pathlib.Path, vocab: Sequence[str]) -> None:
+    """Write word pieces as `read_vocabulary` reads them."""
+    path.write_text("".join(f"{piece}\n" for piece in vocab), encoding="utf-8")
 
 
 def check_special_tokens(vocab: Collection[str], path: str | os.PathLike) -> None:

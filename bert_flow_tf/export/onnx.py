@@ -43,7 +43,7 @@ def write_onnx(
     """
     latents = model.chain.fixed_forward()
     encoder = model.encoder.network
-    weights = encoder.variables_by_name if encoder.bert_config is not None else {}
+    weights = encoder.variables_by_name if model.source.is_bert else {}
 
     def embed(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs, values = arguments[: len(INPUTS)], arguments[len(INPUTS) :]
@@ -72,8 +72,8 @@ def write_onnx(
     write_tokenizer(
         folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length
     )
-    if encoder.bert_config is not None:
-        write_json(folder / CONFIG_FILE, hugging_face_config(encoder.bert_config))
+    if model.source.is_bert:
+        write_json(folder / CONFIG_FILE, hugging_face_config(model.source.bert.config))
     write_json(folder / DESCRIPTION_FILE, description)
     return found
 

@@ -39,7 +39,7 @@ def write_sentence_transformers(
     Raises:
       UserError: the library has no module for the pooling or the couplings.
     """
-    if model.encoder.network.bert_config is None:
+    if not model.source.is_bert:
         raise _unsupported(f"the encoder {model.source.bert_hub}")
     settings = {name: getattr(model, name) for name in SENTENCE_SETTINGS}
     if model.document_prompt:

@@ -15,7 +15,7 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.similarities import cosine_similarity
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, write_vocabulary
 from bert_flow_tf.export.export import CHECKED_SENTENCES, quiet_tensorflow
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import Description
@@ -38,9 +38,7 @@ def write_savedmodel(model: Embedder, description: Description, folder: pathlib.
     with quiet_tensorflow(), tempfile.TemporaryDirectory() as scratch:
         # Clients that send ids need the vocabulary.
         vocabulary = pathlib.Path(scratch, "vocab.txt")
-        vocabulary.write_text(
-            "".join(f"{piece}\n" for piece in model.source.pretrained.vocab), encoding="utf-8"
-        )
+        write_vocabulary(vocabulary, model.source.pretrained.vocab)
         module.vocabulary = tf.saved_model.Asset(str(vocabulary))
         tf.saved_model.save(module, str(folder), signatures=signatures, options=options)
     (folder / "assets.extra").mkdir()

@@ -15,7 +15,7 @@ from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.encoder.convert.folders import TF_HUB_FOLDER, TF_HUB_RECORD_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.convert.tf_hub import keras_name, read_tf_hub
-from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.tokenizer import Tokenizer, write_vocabulary
 from bert_flow_tf.encoder.weights import Pretrained
 from bert_flow_tf.export.export import CHECKED_SENTENCES, quiet_tensorflow
 
@@ -65,7 +65,7 @@ def write_tf_hub(
         tempfile.TemporaryDirectory() as scratch,
     ):
         vocabulary = pathlib.Path(scratch, VOCAB_FILE)
-        vocabulary.write_text("".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8")
+        write_vocabulary(vocabulary, bert.vocab)
         with quiet_tensorflow():
             encoder, config = tf_models_encoder(bert)
             checkpoint = tf.train.Checkpoint(model=encoder, encoder=encoder).save(f"{scratch}/bert")

@@ -112,12 +112,11 @@ def _write_encoder(bert_flow: "Embedder", folder: pathlib.Path) -> str:
     """Write an encoder folder; return the encoder's fingerprint."""
     # Importing these loads TensorFlow, which takes seconds.
     from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
-    from bert_flow_tf.encoder.saved_model_encoder import Program
 
     source = bert_flow.source
     trained = bert_flow.encoder.trained
-    if isinstance(source.pretrained, Program) and not trained:
-        source.pretrained.write(folder)
+    if not source.is_bert and not trained:
+        source.program.write(folder)
         return source.fingerprint
     bert = bert_flow.encoder.network.read_pretrained(
         source.record.with_origin(

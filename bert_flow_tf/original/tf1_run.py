@@ -24,6 +24,7 @@ from bert_flow_tf.encoder.convert.folders import (
     VOCAB_FILE,
 )
 from bert_flow_tf.encoder.pooling import pooling_name
+from bert_flow_tf.encoder.tokenizer import write_vocabulary
 from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
 from bert_flow_tf.original import build, provenance
 from bert_flow_tf.original.build import TF1_OUTPUT_WEIGHTS, build_model
@@ -177,9 +178,7 @@ def write_tf1_run(
             folder / folders.TF1_RECORD_FILE,
             {"run_of_bert_flow_tf": prefix.name, "encoder": source.files},
         )
-        (folder / VOCAB_FILE).write_text(
-            "".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8"
-        )
+        write_vocabulary(folder / VOCAB_FILE, bert.vocab)
         fields = msgspec.structs.asdict(bert.config)
         # The original has only the approximate GELU and calls it gelu.
         fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")

@@ -76,14 +76,12 @@ def word_table(model: "Embedder") -> WordTable:
     Raises:
       UserError: the encoder is no BERT, or has no English words.
     """
-    from bert_flow_tf.encoder.weights import Pretrained
-
-    pretrained = model.source.pretrained
     table = model.encoder.network.word_embeddings
-    if not isinstance(pretrained, Pretrained) or table is None:
+    if not model.source.is_bert or table is None:
         raise UserError("--tables: found 1 with a SavedModel that is no BERT, expected 6")
-    embeddings = table.numpy()[: len(pretrained.vocab)]
-    ranks = frequency_ranks(pretrained.vocab)
+    vocab = model.source.bert.vocab
+    embeddings = table.numpy()[: len(vocab)]
+    ranks = frequency_ranks(vocab)
     if not ranks.any():
         raise UserError("--tables: found 1 with an encoder without English words, expected 6")
     return WordTable(frequency_table(embeddings, ranks), embeddings, ranks)

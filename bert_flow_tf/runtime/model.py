@@ -17,7 +17,7 @@ from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.version import DESCRIPTION_FILE, TOKENIZER_FILE
 from bert_flow_tf.runtime.description import Description, read_description
 from bert_flow_tf.runtime.programs import PROGRAMS, Program, backend_of, check_backend, cores
-from bert_flow_tf.runtime.tokenizing import TextTokenizer, padded
+from bert_flow_tf.runtime.tokenizing import TextTokenizer
 from bert_flow_tf.vectors.batches import (
     check_batch_size,
     check_max_seq_length,
@@ -83,18 +83,18 @@ class ProgramEncoder:
 
     def tokenize(self, texts: Iterable[str]) -> dict[str, np.ndarray]:
         """Return `input_ids` and `attention_mask`, int64 [n, t]."""
-        ids, mask = padded(self._tokenizer.ids(sentence_list(texts))[0])
+        ids, mask = self._tokenizer.pack(self._tokenizer.rows(sentence_list(texts))[0])
         return {"input_ids": ids, "attention_mask": mask}
 
     def probed(self, texts: Sequence[str]) -> np.ndarray:
         """Return embeddings of few texts in one batch."""
-        rows, _ = self._tokenizer.ids(texts)
+        rows, _ = self._tokenizer.rows(texts)
         # Several batches would compile the program of one thread, too.
-        return self._program(*padded(rows), alone=True)
+        return self._program(*self._tokenizer.pack(rows), alone=True)
 
     def only_unknown(self, texts: Sequence[str]) -> np.ndarray:
         """Return True for each text [n] that holds only unknown word pieces."""
-        rows, _ = self._tokenizer.ids(texts)
+        rows, _ = self._tokenizer.rows(texts)
         return np.array(self._tokenizer.only_unknown(rows), bool)
 
     def encode(self, texts: list[str], batch_size: int | None = None) -> np.ndarray:
@@ -103,7 +103,7 @@ class ProgramEncoder:
         if not texts:
             return np.empty((0, self._width), np.float32)
         counts = collections.Counter(texts)
-        rows, cut = self._tokenizer.ids(list(counts))
+        rows, cut = self._tokenizer.rows(list(counts))
         self._warn_of_losses([*counts.values()], cut, self._tokenizer.only_unknown(rows))
         with self._running() as alone:
             found = self._run(rows, batch_size, alone=alone)
@@ -116,15 +116,17 @@ class ProgramEncoder:
         self, rows: Sequence[Sequence[int]], batch_size: int | None, *, alone: bool
     ) -> np.ndarray:
         if len(rows) == 1:
-            return self._program(*padded(rows), alone=alone)
+            return self._program(*self._tokenizer.pack(rows), alone=alone)
         values = np.empty((len(rows), self._width), np.float32)
-        lengths = np.array([len(row) for row in rows])
+        lengths = np.array([len(row) + 2 for row in rows])
         share = int(lengths.sum()) // self._workers
         batches = [*length_batches(lengths, batch_size, min(max(share, _FEW_TOKENS), _MANY_TOKENS))]
         alone = alone and len(batches) == 1
 
         def compute(batch: np.ndarray) -> None:
-            values[batch] = self._program(*padded([rows[i] for i in batch]), alone=alone)
+            values[batch] = self._program(
+                *self._tokenizer.pack([rows[i] for i in batch]), alone=alone
+            )
 
         if len(batches) == 1:
             compute(batches[0])

@@ -26,6 +26,7 @@ from bert_flow_tf.encoder.tokenizer import (
     check_special_tokens,
     has_capitals,
     read_vocabulary,
+    write_vocabulary,
 )
 from bert_flow_tf.encoder.weights import TextRules
 
@@ -55,6 +56,39 @@ _MADE_PROBES = 200
 # transformers' tokenizers of BERT follow tokenizer_config.json, the others tokenizer.json.
 _BERT_TOKENIZERS = ("BertTokenizer", "DistilBertTokenizer")
 _OTHER_TOKENIZERS = ("PreTrainedTokenizer", "TokenizersBackend")
+
+
+# TensorFlow's tables of Unicode are newer than those of the tokenizers library. In hexadecimal,
+# these characters are removed by TF1's rules, and letters of a word for the library: formats, and
+# marks, which are removed as accents.
+_NEWER_FORMATS = "890-891 8e2 110cd 13430-1343f"
+_NEWER_MARKS = (
+    "7fd 898-89f 8ca-8e1 9fe afa-aff b55 c04 c3c d00 d3b-d3c d81 eba ece 180f 1885-1886 1abf-1ace "
+    "1df6-1dfb a82c a8c5 a8ff a9bd 10d24-10d27 10eab-10eac 10efd-10eff 10f46-10f50 10f82-10f85 "
+    "11070 11073-11074 110c2 111c9 111cf 1123e 11241 1133b 11438-1143f 11442-11444 11446 1145e "
+    "1182f-11837 11839-1183a 1193b-1193c 1193e 11943 119d4-119d7 119da-119db 119e0 "
+    "11a01-11a0a 11a33-11a38 11a3b-11a3e 11a47 11a51-11a56 11a59-11a5b 11a8a-11a96 11a98-11a99 "
+    "11c30-11c36 11c38-11c3d 11c3f 11c92-11ca7 11caa-11cb0 11cb2-11cb3 11cb5-11cb6 11d31-11d36 "
+    "11d3a 11d3c-11d3d 11d3f-11d45 11d47 11d90-11d91 11d95 11d97 11ef3-11ef4 11f00-11f01 "
+    "11f36-11f3a 11f40 11f42 13440 13447-13455 16f4f 16fe4 1cf00-1cf2d 1cf30-1cf46 "
+    "1e000-1e006 1e008-1e018 1e01b-1e021 1e023-1e024 1e026-1e02a 1e08f 1e130-1e136 1e2ae "
+    "1e2ec-1e2ef 1e4ec-1e4ef 1e944-1e94a"
+)
+# These are words of one character by TF1's rules.
+_NEWER_PUNCTUATION = (
+    "61d 9fd a76 c77 c84 1b7d-1b7e 2e43-2e4f 2e52-2e5d 10ead 10f55-10f59 10f86-10f89 "
+    "1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2 11a3f-11a46 "
+    "11a9a-11a9c 11a9e-11aa2 11b00-11b09 11c41-11c45 11c70-11c71 11ef7-11ef8 11f43-11f4f 11fff "
+    "12ff1-12ff2 16e97-16e9a 16fe2 1e95e-1e95f"
+)
+_OTHER_IDEOGRAPHS = "2b820-2b91f"
+# By TF1's rules, these are letters. The library splits words at the first two, drops the third as
+# an accent, and has small letters for the others.
+_OLD_PUNCTUATION = "166d"
+_OLD_PUNCTUATION_NOW_MARK = "111c9"
+_OLD_MARK = "1734"
+_NEWER_CAPITALS = "1c89 2c2f a7c0 a7cb-a7cc a7ce a7d0 a7d2 a7d4 a7d6 a7d8 a7da a7dc"
+_CASED = r"[\p{Lu}\p{Ll}\p{Lt}]"
 
 
 def read_tokenizer(
@@ -231,7 +265,7 @@ def write_tokenizer(
     folder: pathlib.Path, vocab: list[str], rules: TextRules, max_seq_length: int
 ) -> None:
     """Write `vocab.txt` and the files from which transformers makes a tokenizer."""
-    (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in vocab), encoding="utf-8")
+    write_vocabulary(folder / VOCAB_FILE, vocab)
     ids = {piece: i for i, piece in enumerate(vocab)}
     plain = {"special": False, "single_word": False, "lstrip": False, "rstrip": False}
     packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
@@ -244,13 +278,22 @@ def write_tokenizer(
         "handle_chinese_chars": cjk,
     }
     normalizer |= {"strip_accents": accents, "lowercase": lower}
+    strips = lower if accents is None else accents
+    letters = [_OLD_PUNCTUATION]
+    letters += [_OLD_MARK] if strips else [_OLD_PUNCTUATION_NOW_MARK]
+    letters += [_NEWER_CAPITALS] if lower else []
     # The library removes characters of private use, such as bullets of a text from a PDF, which TF1
     # keeps as letters of unknown words. It keeps U+FDD0, which never is a character.
-    changes = [_replaced(r"\p{Co}", "\ufdd0")]
+    changes = [
+        _replaced(rf"[\p{{Co}}{_characters(*letters)}]", "\ufdd0"),
+        _replaced(f"[{_characters(_NEWER_FORMATS, *[_NEWER_MARKS] * strips)}]", ""),
+    ]
     if lower:
         # The library lower-cases each letter alone, but Python, and so TF1, writes a final sigma as
         # ς.
-        changes.append(_replaced(r"(?<=\p{L})Σ(?!\p{L})", "ς"))
+        changes.append(_replaced(rf"(?<={_CASED})Σ(?!{_CASED})", "ς"))
+    words = _characters(_NEWER_PUNCTUATION, *[_OTHER_IDEOGRAPHS] * cjk)
+    split = {"type": "Split", "behavior": "Isolated", "invert": False}
     word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
     tokenizer = {
         **{"version": "1.0", "truncation": None, "padding": None},
@@ -261,7 +304,13 @@ def write_tokenizer(
             for token, normalized in sorted(rules.added_tokens.items(), key=lambda one: ids[one[0]])
         ],
         "normalizer": {"type": "Sequence", "normalizers": [*changes, normalizer]},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                split | {"pattern": {"Regex": f"[{words}]"}},
+                {"type": "BertPreTokenizer"},
+            ],
+        },
         "post_processor": {"type": "BertProcessing", **packing},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
@@ -273,6 +322,12 @@ def write_tokenizer(
     settings |= {"split_special_tokens": True, "do_lower_case": lower}
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
     write_json(folder / TOKENIZER_CONFIG_FILE, settings | names)
+
+
+def _characters(*ranges: str) -> str:
+    """Return ranges of hexadecimal numbers as the inside of a regular expression's class."""
+    bounds = (one.split("-") for part in ranges for one in part.split())
+    return "".join("-".join(chr(int(number, 16)) for number in one) for one in bounds)
 
 
 def _replaced(pattern: str, content: str) -> dict[str, Any]:

@@ -107,3 +107,30 @@ def test_a_written_tokenizer_gives_our_ids_to_programs_without_transformers(tmp_
     found = [one.ids for one in theirs.encode_batch(texts)]
     lengths = tf.reduce_sum(ours["input_mask"], axis=1)
     assert found == tf.RaggedTensor.from_tensor(ours["input_word_ids"], lengths).to_list()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"do_lower_case": True},
+        {"do_lower_case": False},
+        {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False},
+    ],
+)
+def test_every_code_point_has_the_ids_of_tokenizer_json(rules, tmp_path):
+    rules = TextRules(**rules)
+    vocab = [*SPECIAL, *"abςσ", *(f"##{one}" for one in "abςσ")]
+    write_tokenizer(tmp_path, vocab, rules, 128)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    # All of a million take a minute; of long runs of like ones, ends and some inside are enough.
+    alike = [(0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xD800, 0xDFFF)]
+    alike += [(0xE000, 0xF8FF), (0x17000, 0x18CD5), (0x20000, 0x2A6DF), (0x2A700, 0x2B81D)]
+    alike += [(0x2B920, 0x2CEA1), (0x2CEB0, 0x2EBE0), (0x2FA20, 0xE0000), (0xE0200, 0x10FFFF)]
+    inside = {i for low, high in alike for i in range(low + 2, high - 1) if i % 97}
+    points = [i for i in range(1, 0x110000) if not 0xD800 <= i < 0xE000 and i not in inside]
+    texts = [f"a{chr(i)}b" for i in points]
+    texts += ["αΣ中", "中Σ", "αΣ", "אΣ", "Σא", "αΣα", "ΑΣ.", "ΑΣ-Α"]
+    expected = [one.ids for one in theirs.encode_batch_fast(texts, add_special_tokens=False)]
+    found = [row.tolist() for row in Tokenizer(vocab, rules).rows(texts, 2**31).rows]
+    different = [text for text, a, b in zip(texts, found, expected, strict=True) if a != b]
+    assert not different, [f"U+{ord(text[1]):04X}" for text in different]
