@@ -1,6 +1,8 @@
 """`bert-flow evaluate`: score a model on tasks."""
 
 import functools
+import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,10 +16,13 @@ from bert_flow_tf.commands.options import (
     TaskModelOptions,
     name_list,
 )
-from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
+from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
+from bert_flow_tf.common.json_files import read_json
 from bert_flow_tf.report.reports import scores_table
+from bert_flow_tf.tasks.scores import Basis, Scores, remaining_tasks, write_scores
 from bert_flow_tf.tasks.tasks import SPLITS
 from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
 from bert_flow_tf.training.run_records import is_run
@@ -90,10 +95,11 @@ def evaluate(
     if model.run_dir and is_run(model.run_dir) and not out:
         # No other command may change the run until its scores are written.
         click.get_current_context().with_resource(locked_run(model.run_dir))
-        out = str(model.run_dir / EVALUATION_FILE)
+        out = str(_file_in_run(model.run_dir, str(model.model)))
     if not (out or picture):
         refuse(("overwrite",), "a model that is no run, without --out and --plot")
-    path = locked_file(out, overwrite=overwrite) if out else None
+    # Scores of the same model on other tasks stay in the file.
+    path = locked_file(out, overwrite=True) if out else None
     from bert_flow_tf.tasks.scored_tasks import read_tasks
 
     given = pairs.read()
@@ -105,15 +111,40 @@ def evaluate(
     if given is not None:
         first, second, scores = checked_pairs(given)
         tasks = [pairs_task(list(first), list(second), scores)]
+    digests = {task.name: task.digest for task in tasks}
+    if path:
+        # Another mistake than the model's is found before TensorFlow loads.
+        remaining_tasks(path, Basis(digests, {}), overwrite=overwrite)
+    loaded = model.load()
+    if path:
+        basis = Basis(digests, {}, loaded.record, loaded.fingerprint)
+        remaining = remaining_tasks(path, basis, overwrite=overwrite)
+        # A picture needs all cosines.
+        tasks = [task for task in tasks if picture or task.name in remaining]
     kept: dict[str, Pairs] = {}
     keep = functools.partial(_keep, kept) if picture else None
-    results = scores_of("bert-flow evaluate", model.load(), tasks, keep)
+    name = model.model or model.bert_hub or ""
+    if path and not tasks:
+        results = read_json(path, Scores, expected="scores of bert-flow")
+        say(f"done before: {path}", err=True)
+    else:
+        results = scores_of("bert-flow evaluate", loaded, tasks, keep, name=name)
+    if path and tasks:
+        results = write_scores(path, results, overwrite=overwrite)
+        say(f"results written: {path}", err=True)
     print_table(scores_table(results), table_format)
-    if path:
-        write_results(path, results)
     if picture:
         _draw(picture, kept)
     read.check_complete()
+
+
+def _file_in_run(run_dir: pathlib.Path, model: str) -> pathlib.Path:
+    """Return the file of a run's scores, named after a checkpoint if `model` names one."""
+    if os.path.isdir(model):
+        return run_dir / EVALUATION_FILE
+    name = checkpoint_prefix(model).name
+    latest = pathlib.Path(named_checkpoint(run_dir) or "").name
+    return run_dir / (EVALUATION_FILE if name == latest else f"{name}.{EVALUATION_FILE}")
 
 
 def _keep(kept: "dict[str, Pairs]", side: str, task: "ScoredTask", cosines: np.ndarray) -> None:

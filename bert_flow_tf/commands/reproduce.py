@@ -1,15 +1,17 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
+import collections
 import contextlib
 import dataclasses
 import itertools
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import msgspec
 
 from bert_flow_tf.commands.command import command, option
 from bert_flow_tf.commands.options import HELP_OF_SENTEVAL, name_list, seed_list, task_list
@@ -24,12 +26,13 @@ from bert_flow_tf.common.settings import flow_config
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.original.settings import DataSettings, Losses, ModelSettings, TrainingSettings
-from bert_flow_tf.report.collected import REPRODUCTION_FILE, Reproduction, SeedRun
+from bert_flow_tf.report.collected import REPRODUCTION_FILE
 from bert_flow_tf.report.paper import PRESETS, Preset
 
 if TYPE_CHECKING:
     from bert_flow_tf.original.recipe import Outcome, OwnRow, Recipe, Stage
     from bert_flow_tf.tasks.scored_tasks import ScoredTask
+    from bert_flow_tf.tasks.scores import Basis, ScoredRun
 
     Row = Preset | OwnRow
 
@@ -148,6 +151,7 @@ def reproduce(
     from bert_flow_tf.original.recipe import Recipe, run_stages
     from bert_flow_tf.report.reports import scores_table
     from bert_flow_tf.tasks.scored_tasks import read_tasks
+    from bert_flow_tf.tasks.scores import Basis, Scores
 
     # Read the gold scores now; otherwise a mistake in them would show up after hours.
     read = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
@@ -155,23 +159,21 @@ def reproduce(
         read.tasks[0], glue_dir=glue_dir, output_dir=out, seed=seeds[0], with_nli=nli, **encoder
     )
     plan = _plan(recipe, read.tasks, _training_folders(read.tasks, chosen, out), chosen, seeds)
-    kept = _kept_results(path, recipe, plan, adds=row is not None, overwrite=overwrite)
+    basis = Basis(
+        data={task.name: task.digest for task in read.tasks},
+        settings={"nli": nli, "encoder": recipe.encoder_fingerprint(), **recipe.encoder_flags},
+    )
+    kept = _kept_runs(path, basis, plan, adds=row is not None, overwrite=overwrite)
     # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
     stages = [*dict.fromkeys(plan.stages)]
     # A table for another program stands alone on stdout.
     with contextlib.redirect_stdout(sys.stdout if table_format == "text" else sys.stderr):
         outcomes = {one.stage: one for one in run_stages(stages, overwrite=overwrite)}
-    record = Reproduction(
-        made_by=made_by("bert-flow reproduce"),
-        encoder=recipe.encoder_name,
-        encoder_flags=recipe.encoder_flags,
-        with_nli=nli,
-        seeds=sorted({*seeds, *(kept.seeds if kept else ())}),
-        tasks=_results(plan, outcomes, kept.tasks if kept else {}),
-    )
+    runs = [*kept, *_scored_runs(plan, outcomes, basis)]
+    record = Scores(made_by=made_by("bert-flow reproduce"), runs=runs)
     if table_format == "text":
         click.echo()
-    print_table(scores_table(record, explain_paper=True), table_format)
+    print_table(scores_table(record, explain_paper=True, named=True), table_format)
     write_results(path, record)
     read.check_complete()
 
@@ -258,55 +260,61 @@ def _plan(
     return plan
 
 
-def _results(
-    plan: _Plan,
-    outcomes: "Mapping[Stage, Outcome]",
-    kept: Mapping[str, Mapping[str, list[SeedRun]]],
-) -> dict[str, dict[str, list[SeedRun]]]:
-    """Return each task's runs by row, with those to keep."""
-    from bert_flow_tf.original.recipe import seed_runs
+def _scored_runs(
+    plan: _Plan, outcomes: "Mapping[Stage, Outcome]", basis: "Basis"
+) -> "Iterator[ScoredRun]":
+    """Yield the scores of each planned row by task and seed."""
+    for rows in plan.scored.values():
+        for name, stages in rows.items():
+            for stage in stages:
+                scores = outcomes[stage].scores
+                assert scores is not None, "every stage of a row predicts"
+                yield msgspec.structs.replace(
+                    scores,
+                    name=name,
+                    seed=stage.settings.training.seed,
+                    settings=dict(basis.settings),
+                )
 
-    tasks = {name: dict(rows) for name, rows in kept.items()}
-    for name, rows in plan.scored.items():
-        for row, stages in rows.items():
-            runs = [*seed_runs(outcomes[stage] for stage in stages)]
-            tasks.setdefault(name, {})[row] = runs
-    return tasks
 
-
-def _kept_results(
-    path: pathlib.Path, recipe: "Recipe", plan: _Plan, *, adds: bool, overwrite: bool
-) -> Reproduction | None:
-    """Return earlier results to which the planned rows are added, if `adds`.
+def _kept_runs(
+    path: pathlib.Path, basis: "Basis", plan: _Plan, *, adds: bool, overwrite: bool
+) -> "list[ScoredRun]":
+    """Return earlier scores of other rows, to which the planned ones are added.
 
     Raises:
-      UserError: runs of earlier results would be lost, and `overwrite` is false.
+      UserError: earlier scores have another basis, or would be lost, and `overwrite` is false.
     """
+    from bert_flow_tf.tasks.scores import Scores
+
     if not path.exists() or (overwrite and not adds):
-        return None
-    earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-    found = {"nli": earlier.with_nli, **earlier.encoder_flags}
-    given = {"nli": recipe.with_nli, **recipe.encoder_flags}
+        return []
+    earlier = read_json(path, Scores, expected="results of reproduce, or --overwrite").runs
+    differing = dict.fromkeys(words for run in earlier for words in basis.differences(run))
+    if differing and not overwrite:
+        raise UserError(
+            f"--out={path.parent}: found results of something else ({'; '.join(differing)}), "
+            "expected the same; use another folder, or --overwrite"
+        )
+    planned = {
+        (task, row): len(stages)
+        for task, rows in plan.scored.items()
+        for row, stages in rows.items()
+    }
+    counts = collections.Counter((task, run.name) for run in earlier for task in run.tasks)
     lost = {
         row
-        for name, rows_of in earlier.tasks.items()
-        for row, runs in rows_of.items()
-        if not adds or row in plan.scored.get(name, {})
-        if len(runs) > len(plan.scored.get(name, {}).get(row, ()))
+        for (task, row), count in counts.items()
+        if (not adds or (task, row) in planned) and count > planned.get((task, row), 0)
     }
-    if not overwrite and found != given:
-        raise UserError(
-            f"--out={path.parent}: found results of {_in_words(found)}, expected "
-            f"{_in_words(given)}; use another folder, or --overwrite"
-        )
     if not overwrite and lost:
         raise UserError(
             f"--out={path.parent}: found runs of {', '.join(sorted(lost))}, which this command "
             f"would drop; `bert-flow report --runs {path.parent}` shows them, another folder keeps "
             "them, and --overwrite drops them"
         )
-    return earlier if adds and found == given else None
-
-
-def _in_words(options: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in options.items())
+    if differing:
+        return []
+    return [
+        run for run in earlier if planned.keys().isdisjoint((task, run.name) for task in run.tasks)
+    ]

@@ -1,16 +1,16 @@
 """Score a model on similarity tasks."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from bert_flow_tf.common.records import made_by
+from bert_flow_tf.common.records import Setting, made_by
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.tasks.pair_files import Examples
 from bert_flow_tf.tasks.protocols import score_tasks
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
-from bert_flow_tf.tasks.scores import WITH_FLOW, WITHOUT_FLOW, Scores
+from bert_flow_tf.tasks.scores import WITH_FLOW, WITHOUT_FLOW, ScoredRun, Scores
 
 # Such a function gets a side, a task and its cosines.
 Keep = Callable[[str, ScoredTask, np.ndarray], None]
@@ -43,6 +43,9 @@ def scores_of(
     model: Embedder,
     tasks: Sequence[ScoredTask],
     keep: Keep | None = None,
+    *,
+    name: str = "",
+    settings: Mapping[str, Setting] | None = None,
 ) -> Scores:
     """Score a model for a command, with its calibration and without.
 
@@ -50,6 +53,7 @@ def scores_of(
 
     Args:
       keep: gets the name of a side, each task of pairs, and its cosines [n].
+      name, settings: see `tasks.scores.ScoredRun`.
     """
     found: dict[str, np.ndarray] = {}
 
@@ -61,7 +65,15 @@ def scores_of(
         return functools.partial(keep, side) if keep else None
 
     before = score_tasks(encode, tasks, keep_side(WITHOUT_FLOW))
-    if WITH_FLOW not in found:
-        return Scores(made_by=made_by(command), model=model.record, tasks=before)
-    after = score_tasks(lambda sentences: found[WITH_FLOW], tasks, keep_side(WITH_FLOW))
-    return Scores(made_by=made_by(command), model=model.record, tasks=after, without_flow=before)
+    after = None
+    if WITH_FLOW in found:
+        after = score_tasks(lambda sentences: found[WITH_FLOW], tasks, keep_side(WITH_FLOW))
+    run = ScoredRun(
+        name=model.record.checkpoint or name,
+        model=model.record,
+        fingerprint=model.fingerprint,
+        settings=dict(settings or {}),
+        tasks=after or before,
+        without_flow=before if after else None,
+    )
+    return Scores(made_by=made_by(command), runs=[run])

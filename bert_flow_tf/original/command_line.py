@@ -1,31 +1,23 @@
 """The original's command: its flags, and what they do."""
 
-import functools
 import logging
 import os
-import pathlib
 import typing
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
-from bert_flow_tf.common.atomic import output_file
 from bert_flow_tf.common.code_files import VARIABLE, import_code
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.common.settings import flag_fields
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import train_and_score
-from bert_flow_tf.report.reports import scores_table
 from bert_flow_tf.tasks import senteval, transfer
-from bert_flow_tf.tasks.scored_tasks import ReadTasks, ScoredTask, read_tasks
+from bert_flow_tf.tasks.scored_tasks import ReadTasks, read_tasks
 from bert_flow_tf.tasks.tasks import known_task
-from bert_flow_tf.training.run_folder import EVALUATION_FILE, FinishedRun
-
-if TYPE_CHECKING:
-    from bert_flow_tf.original.scoring import PairScorer
+from bert_flow_tf.training.run_folder import FinishedRun
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +49,8 @@ def run(settings: RunSettings) -> None:
     predicts.
     """
     read = _senteval_tasks(settings)
-    score = None
-    if read is not None:
-        score = functools.partial(_write_senteval, _evaluation_file(settings), read.tasks)
     try:
-        train_and_score(settings, score)
+        train_and_score(settings, read.tasks if read else ())
     except FinishedRun as finished:
         logger.info("Nothing to do: %s", finished)
     if read is not None:
@@ -78,44 +67,6 @@ def _senteval_tasks(settings: RunSettings) -> ReadTasks | None:
         for name in scoring.senteval_tasks.split(",")
     ]
     return read_tasks(names, senteval_dir=scoring.senteval_dir)
-
-
-def _evaluation_file(settings: RunSettings) -> pathlib.Path | None:
-    """Return the file of `--do_senteval`, None for a checkpoint without a run.
-
-    Raises:
-      UserError: it exists. A command that trains finds it beside its own finished run.
-    """
-    if settings.scores_checkpoint_alone:
-        return None
-    path = settings.output_dir / EVALUATION_FILE
-    if not settings.training.do_train:
-        output_file(path, overwrite=settings.overwrite, flag=str(path))
-    return path
-
-
-def _write_senteval(
-    path: pathlib.Path | None, tasks: Sequence[ScoredTask], scorer: "PairScorer"
-) -> None:
-    """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
-    from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.encoder.text_encoder import TextEncoder
-    from bert_flow_tf.model.scoring import scores_of
-
-    record = scorer.record
-    network = scorer.model.encoder
-    model = BertFlow(
-        TextEncoder(network.source, network, max_seq_length=record.max_seq_length),
-        [] if scorer.model.flow is None else [scorer.model.flow],
-        origin=record.encoder,
-        learned=record.flow,
-        checkpoint=record.checkpoint,
-        low_dim=record.low_dim,
-    )
-    results = scores_of("run_siamese", model, tasks)
-    print(scores_table(results, explain_paper=True).to_text())
-    if path:
-        write_json(path, results)
 
 
 def given_flags(arguments: Sequence[str]) -> dict[str, Any]:

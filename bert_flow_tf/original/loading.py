@@ -3,12 +3,11 @@
 import os
 from typing import Any
 
-from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.model.build import with_present_code
 from bert_flow_tf.original.build import build_encoder, build_flow, restore
 from bert_flow_tf.original.encoder import recorded_encoder
-from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, run_checkpoint
+from bert_flow_tf.training.run_folder import run_checkpoint
 from bert_flow_tf.training.run_records import model_at
 
 
@@ -19,10 +18,6 @@ def load_run(path: str | os.PathLike, dtype: str) -> dict[str, Any]:
       UserError: the checkpoint cannot be read, or the run has not finished.
     """
     checkpoint, config = run_checkpoint(path)
-    if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
-        raise UserError(
-            f"{checkpoint.parent}: training has not finished; rerun the same command to resume"
-        )
     record = with_present_code(model_at(config, checkpoint), checkpoint.parent)
     source = recorded_encoder(config)
     network = build_encoder(source, record)

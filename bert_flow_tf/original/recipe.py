@@ -32,11 +32,12 @@ import gc
 import os
 import pathlib
 import re
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from bert_flow_tf.common.errors import (
     ArgumentError,
@@ -45,21 +46,30 @@ from bert_flow_tf.common.errors import (
     log_progress,
     quiet_libraries,
 )
-from bert_flow_tf.common.json_files import read_json, write_json
+from bert_flow_tf.common.json_files import read_json
 from bert_flow_tf.common.reading import check_local
 from bert_flow_tf.common.records import BERT_NAMES, made_by
 from bert_flow_tf.common.table import Entry, Table, number, x100
 from bert_flow_tf.original.folder import RESULT
 from bert_flow_tf.original.settings import RunSettings, TrainingSettings
 from bert_flow_tf.original.start import train_and_score
-from bert_flow_tf.report import collected as records
+from bert_flow_tf.report.collected import SCORES_FILE
 from bert_flow_tf.report.paper import FLOW_FLAGS, NLI_FLAGS, Preset
+from bert_flow_tf.runtime.description import read_description
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.tasks.protocols import score_prediction_file
 from bert_flow_tf.tasks.scored_tasks import ScoredTask, read_task
-from bert_flow_tf.tasks.scores import WHY_FLOW, Scores, falls
+from bert_flow_tf.tasks.scores import (
+    WHY_FLOW,
+    Basis,
+    ScoredRun,
+    Scores,
+    falls,
+    remaining_tasks,
+    write_scores,
+)
 from bert_flow_tf.tasks.tasks import get_task
-from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
+from bert_flow_tf.training.run_folder import FinishedRun, clear_run, locked_run
 from bert_flow_tf.vectors.metrics import METRIC_NAMES
 
 # The last one is exported, because it is the paper's best on STS-B.
@@ -82,36 +92,47 @@ class Stage(NamedTuple):
     task: ScoredTask | None = None
     export_to: pathlib.Path | None = None
 
-    def run(self) -> bool:
-        """Run or resume the stage; return False if it was finished."""
-        if self.export_to is not None:
-            if (self.export_to / "1").exists():
-                return False
-            from bert_flow_tf.api import BertFlow
+    def run(self, *, overwrite: bool = False) -> bool:
+        """Run or resume the stage; return False if it was finished.
 
-            BertFlow.from_pretrained(self.settings.output_dir).export(self.export_to, version=1)
-            return True
-        trained = self.settings.output_dir / TRAIN_RESULTS_FILE
-        # Without training there is no record of encoder and data, so predict again.
-        if self.task is not None and self.settings.prediction_path.exists() and trained.exists():
-            return False
+        `overwrite` replaces an export; `run_stages` clears the runs.
+        """
+        if self.export_to is not None:
+            return self._export(self.export_to, overwrite=overwrite)
         with contextlib.suppress(FinishedRun):
             train_and_score(self.settings)
             return True
         return False
 
-    def scores(self) -> Scores | None:
+    def _export(self, folder: pathlib.Path, *, overwrite: bool) -> bool:
+        """Export the run's model; return False if its export exists."""
+        from bert_flow_tf.api import BertFlow
+
+        model = BertFlow.from_pretrained(self.settings.output_dir)
+        extra = folder / "1" / "assets.extra"
+        found = read_description(extra).fingerprint if extra.exists() else None
+        if found == model.fingerprint and not overwrite:
+            return False
+        model.export(folder, version=1, overwrite=overwrite)
+        return True
+
+    def scores(self) -> ScoredRun | None:
         """Write and return the scores of the predictions, if any."""
         if self.task is None:
             return None
         path = self.settings.prediction_path
-        model = read_json(
-            path.with_suffix(".json"), records.Predictions, expected="a record of predictions"
-        ).model
-        task_scores = score_prediction_file(self.task, path)
-        scores = Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: task_scores})
-        write_json(path.with_name(records.SCORES_FILE), scores)
-        return scores
+        expected = "a record of predictions"
+        (predicted,) = read_json(path.with_suffix(".json"), Scores, expected=expected).runs
+        file = path.with_name(SCORES_FILE)
+        data = {self.task.name: self.task.digest}
+        missing = remaining_tasks(
+            file, Basis(data, predicted.settings, predicted.model), overwrite=False
+        )
+        found = {self.task.name: score_prediction_file(self.task, path)}
+        run = msgspec.structs.replace(predicted, tasks=found)
+        if missing:
+            write_scores(file, Scores(made_by=made_by("recipe"), runs=[run]), overwrite=False)
+        return run
 
 
 class Outcome(NamedTuple):
@@ -119,7 +140,7 @@ class Outcome(NamedTuple):
 
     stage: Stage
     seconds: float | None
-    scores: Scores | None
+    scores: ScoredRun | None
 
 
 class OwnRow(NamedTuple):
@@ -199,6 +220,13 @@ class Recipe(NamedTuple):
             folder=pathlib.Path(task.source),
             task=task,
         )
+
+    def encoder_fingerprint(self) -> str:
+        """Return the fingerprint of the encoder that all stages begin with."""
+        # --help must not load TensorFlow.
+        from bert_flow_tf.original.encoder import resolve_run_encoder
+
+        return resolve_run_encoder(**self.encoder_flags).fingerprint
 
     def nli(self) -> list[Stage]:
         flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
@@ -365,15 +393,19 @@ def check_encoder_name(name: str, known: Iterable[str], hint: str = "") -> None:
 
 def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outcome]:
     """Run the stages in order, except finished ones."""
-    for stage in stages if overwrite else ():
-        if stage.export_to is not None:
-            shutil.rmtree(stage.export_to / "1", ignore_errors=True)
-        clear_run(stage.settings.output_dir, RESULT)
+    if overwrite:
+        folders = [stage.settings.output_dir for stage in stages]
+        with contextlib.ExitStack() as locks:
+            # Nothing is deleted while another process uses one of them.
+            for folder in folders:
+                locks.enter_context(locked_run(folder))
+            for folder in folders:
+                clear_run(folder, RESULT)
     outcomes = []
     for position, stage in enumerate(stages, start=1):
         print(f"[{position}/{len(stages)}] {stage.title}", flush=True)
         start = time.monotonic()
-        seconds = time.monotonic() - start if stage.run() else None
+        seconds = time.monotonic() - start if stage.run(overwrite=overwrite) else None
         if seconds is None:
             print("  done before", flush=True)
         outcomes.append(Outcome(stage, seconds, stage.scores()))
@@ -416,17 +448,6 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     ]
     columns = ("stage", *(METRIC_NAMES[name] for name in names), "change", "seconds", "")
     return Table(columns, [*rows, total], notes=WHY_FLOW if any_falls else (), has_total=True)
-
-
-def seed_runs(outcomes: Iterable[Outcome]) -> Iterator[records.SeedRun]:
-    for stage, _, scores in outcomes:
-        assert scores is not None, "every stage of a row predicts"
-        (task_scores,) = scores.tasks.values()
-        seed = stage.settings.training.seed
-        directory = str(stage.settings.output_dir)
-        yield records.SeedRun(
-            seed=seed, directory=directory, model=scores.model, scores=task_scores
-        )
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:

@@ -3,7 +3,7 @@
 import functools
 import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,25 +13,41 @@ import tensorflow as tf
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import AnyPath, file_digest
-from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training, made_by
+from bert_flow_tf.common.records import (
+    CalibrationRecord,
+    ModelRecord,
+    Setting,
+    Training,
+    made_by,
+)
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.model.build import own_code
+from bert_flow_tf.model.scoring import scores_of
 from bert_flow_tf.original import build, pairs, provenance
 from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
-from bert_flow_tf.original.folder import DEV_RESULTS_FILE, RESULT, write_result
+from bert_flow_tf.original.folder import DEV_RESULTS_FILE, RESULT, ResultFile, write_result
 from bert_flow_tf.original.scoring import PairScorer, evaluate, prediction_lines
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.original.train import compiled_model, new_batches, train_steps
-from bert_flow_tf.report.collected import Predictions
-from bert_flow_tf.tasks.protocols import TaskScores, score_task
-from bert_flow_tf.tasks.scored_tasks import splits_as_task
-from bert_flow_tf.tasks.tasks import concatenate, get_task, read_split
+from bert_flow_tf.report.reports import scores_table
+from bert_flow_tf.tasks.protocols import TaskScores, score_task, unscored
+from bert_flow_tf.tasks.scored_tasks import ScoredTask, splits_as_task
+from bert_flow_tf.tasks.scores import Basis, ScoredRun, Scores, write_scores
+from bert_flow_tf.tasks.tasks import get_task, read_split
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.devices import Workers, configure_devices
 from bert_flow_tf.training.resumable import ResumableRun, Stages
-from bert_flow_tf.training.run_folder import KEEP_CHECKPOINT_MAX, differences, run_step
+from bert_flow_tf.training.run_folder import (
+    EVALUATION_FILE,
+    KEEP_CHECKPOINT_MAX,
+    TRAIN_RESULTS_FILE,
+    FinishedRun,
+    check_finished,
+    differences,
+    run_step,
+)
 from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, model_at, read_config
 
 logger = logging.getLogger(__name__)
@@ -43,13 +59,19 @@ class Run:
     Args:
       folder: the run's folder; None to score a checkpoint without a run.
       cluster: the workers that train the run; only the chief writes.
+      senteval: the tasks of `--do_senteval`.
     """
 
     def __init__(
-        self, folder: pathlib.Path | None, settings: RunSettings, cluster: Cluster | None = None
+        self,
+        folder: pathlib.Path | None,
+        settings: RunSettings,
+        cluster: Cluster | None = None,
+        senteval: Sequence[ScoredTask] = (),
     ) -> None:
         self._folder = folder
         self.settings = settings
+        self._senteval = senteval
         self.task = get_task(settings.data.task_name)
         training = settings.training
         cluster = cluster or Cluster()
@@ -72,7 +94,8 @@ class Run:
         """Train or resume the run.
 
         Raises:
-          UserError: see `check_run`; a loss or gradient is not finite.
+          UserError: see `check_run` and `results`; a loss or gradient is not finite.
+          FinishedRun: the run and all results are finished.
           LostWorker: another worker has ended.
           KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
         """
@@ -95,9 +118,7 @@ class Run:
         )
         model = self._opened_model(run, source, count)
         cache_dir = self.settings.model.cached_dir or self.folder
-        scorer = self._scorer(
-            model, config.model, run.step, None if config.encoder_trained else cache_dir
-        )
+        scorer = self._scorer(model, config, None, cache_dir)
         if not run.is_finished():
             order = functools.partial(
                 pairs.ordered, len(found.labels), training.train_batch_size, training.seed
@@ -108,9 +129,7 @@ class Run:
             train_steps(run, model, batches, training, count, lambda: self.dev_score(scorer))
             run.finish()
         # Only the chief knows the checkpoint; it alone evaluates and predicts.
-        checkpoint = run.last_checkpoint
-        record = model_at(config, checkpoint) if checkpoint else config.model
-        return scorer._replace(record=record, step=run.step)
+        return self._scorer(model, config, run.last_checkpoint, cache_dir)._replace(step=run.step)
 
     def _opened_model(
         self, run: ResumableRun, source: EncoderSource, num_examples: int
@@ -118,9 +137,11 @@ class Run:
         """Check and open the run; return its model at the last checkpoint."""
         settings = self.settings
         total_steps = settings.training.total_steps(num_examples)
-        continues = self.workers.is_chief and can_continue(self.folder, run.config, settings)
+        # All workers must call the same collectives, so the chief decides for all.
+        can = self.workers.is_chief and can_continue(self.folder, run.config, settings)
+        continues = bool(self.workers.from_chief(int(can)))
         if not continues:
-            run.check(self._missing_results())
+            run.check(self._missing_results(run.config))
         with self.workers.strategy.scope():
             model = compiled_model(
                 source,
@@ -131,8 +152,9 @@ class Run:
                 total_steps,
             )
         if continues:
-            continue_run(self.folder, run.config, settings, num_examples)
-            run.check(self._missing_results())
+            if self.workers.is_chief:
+                continue_run(self.folder, run.config, settings, num_examples)
+            run.check(self._missing_results(run.config))
         run.open(
             kept=KEEP_CHECKPOINT_MAX,
             replaced=RESULT,
@@ -146,32 +168,49 @@ class Run:
             model.optimizer._compute_current_learning_rate()
         return model
 
-    def _missing_results(self) -> list[pathlib.Path]:
+    def _missing_results(self, config: RunConfig) -> list[pathlib.Path]:
+        """Return the wanted results that the chief's finished run lacks."""
+        if not self.workers.is_chief or self.settings.overwrite:
+            return []
         paths = [self.folder / name for name in self.settings.scoring.files]
-        return [path for path in paths if not path.exists()]
+        if not (self.folder / TRAIN_RESULTS_FILE).exists():
+            return paths
+        checkpoint = named_checkpoint(self.folder)
+        if checkpoint is None:
+            return paths
+        results = self._results(config, checkpoint)
+        return [one.path for one in results if one.remaining(overwrite=False)]
 
-    def load(self, checkpoint_name: str | None = None) -> PairScorer:
-        """Load a checkpoint, by default the latest, or an untrained encoder.
+    def load(self) -> PairScorer:
+        """Load the model to score: a run's last or named checkpoint, or an untrained encoder.
 
         Raises:
-          UserError: the settings describe another model, or the run's encoder or checkpoint is
-            missing.
+          UserError: the settings describe another model, the run's encoder or checkpoint is
+            missing, the run has not finished, or a result depends on something else.
+          FinishedRun: all results are finished.
+        """
+        scoring = self.settings.scoring
+        scores_latest = scoring.do_eval or scoring.do_senteval
+        return self._load(None if scores_latest else scoring.eval_checkpoint_name, is_first=True)
+
+    def _load(self, checkpoint_name: str | None, *, is_first: bool = False) -> PairScorer:
+        """Load a checkpoint by name, by default the latest.
+
+        With `is_first`, look before the long work if results remain to be made.
         """
         config = read_config(self._folder) if self._folder else None
+        checkpoint = None
         if self._folder is None or config is None:
             source = self._untrained_encoder()
-            checkpoint = None
             config = self.config(source)
         else:
             self._check_same_model(config)
             source = self._recorded_encoder(config)
-            checkpoint = named_checkpoint(self._folder)
-            if checkpoint_name:
-                checkpoint = str(self._folder / checkpoint_name)
-            elif checkpoint is None:
-                raise UserError(
-                    f"{self._folder}: found a run without a checkpoint, expected a trained one"
-                )
+            checkpoint = self._find_checkpoint(self._folder, checkpoint_name)
+        if is_first and self._folder is not None:
+            results = self._results(config, checkpoint)
+            if not [one for one in results if one.remaining(overwrite=self.settings.overwrite)]:
+                raise FinishedRun(f"{self._folder}: found all results of these settings and data")
         logger.info("Encoder: %s", source.bert_hub)
         # Only the chief predicts, so it must not use the workers' common strategy.
         strategy = (
@@ -181,54 +220,143 @@ class Run:
         )
         with strategy.scope():
             model = self._restored_model(source, config, checkpoint)
-        record, step = (
-            (model_at(config, checkpoint), run_step(checkpoint))
-            if checkpoint
-            else (config.model, 0)
-        )
-        return self._scorer(
-            model, record, step, None if config.encoder_trained else self.settings.model.cached_dir
-        )
+        scorer = self._scorer(model, config, checkpoint, self.settings.model.cached_dir)
+        return scorer._replace(step=run_step(checkpoint)) if checkpoint else scorer
+
+    def _find_checkpoint(self, folder: pathlib.Path, name: str | None) -> str:
+        """Return a named checkpoint, else the last one of a finished run."""
+        if name:
+            return str(checkpoint_prefix(folder / name))
+        check_finished(folder)
+        checkpoint = named_checkpoint(folder)
+        if checkpoint is None:
+            raise UserError(f"{folder}: found a run without a checkpoint, expected a trained one")
+        return checkpoint
+
+    def _results(self, config: RunConfig, checkpoint: str | None) -> list[ResultFile]:
+        """Return the wanted result files of a run's checkpoint, or of an untrained encoder."""
+        scoring = self.settings.scoring
+        found = []
+        for name in scoring.files:
+            prefix = checkpoint
+            if name == scoring.prediction_file and scoring.eval_checkpoint_name:
+                prefix = str(self.folder / scoring.eval_checkpoint_name)
+            record = model_at(config, prefix) if prefix else config.model
+            found.append(self._result(name, record, self._flags_beside(config)))
+        return found
+
+    def _result(
+        self, name: str, record: ModelRecord, settings: Mapping[str, Setting]
+    ) -> ResultFile:
+        """Return a result file of a model, and what it depends on."""
+        model = self.settings.model
+        scoring = self.settings.scoring
+        data = {task.name: task.digest for task in self._tasks_of(name)}
+        settings = dict(settings)
+        if name != EVALUATION_FILE:
+            settings["pad_to_max_seq_length"] = model.pad_to_max_seq_length
+            settings["use_xla"] = self.settings.training.use_xla
+        if name == DEV_RESULTS_FILE:
+            settings["auc"] = scoring.auc
+            settings["eval_batch_size"] = scoring.eval_batch_size
+        return ResultFile(self.folder / name, Basis(data, settings, record))
+
+    def _tasks_of(self, name: str) -> Sequence[ScoredTask]:
+        """Return the tasks of a result file."""
+        if name == EVALUATION_FILE:
+            return self._senteval
+        splits = ("dev",) if name == DEV_RESULTS_FILE else self.settings.scoring.prediction_splits
+        return [splits_as_task(self.task, self.settings.data.data_dir, splits)]
+
+    def _flags_beside(self, config: RunConfig) -> dict[str, Setting]:
+        """Return what a model depends on beside its record; a run's folder has its own."""
+        is_run = config.data is not None
+        return {} if is_run or not config.begins_with else {"init_checkpoint": config.begins_with}
+
+    def score(self, scorer: PairScorer) -> None:
+        """Make the wanted results that do not exist."""
+        scoring = self.settings.scoring
+        if scoring.do_eval:
+            self.evaluate(scorer)
+        if scoring.do_predict:
+            self.predict(scorer)
+        if scoring.do_senteval:
+            self.score_senteval(scorer)
 
     def evaluate(self, scorer: PairScorer) -> None:
         """Evaluate on dev and write `eval_results.txt`, one `name = value` per line."""
+        result = self._result(DEV_RESULTS_FILE, scorer.record, scorer.settings)
+        if not result.remaining(overwrite=self.settings.overwrite):
+            return
         results = self.evaluated(scorer) | {"global_step": scorer.step}
         text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
         logger.info("***** Eval results *****\n%s", text)
-        write_result(self.folder / DEV_RESULTS_FILE, text, self.settings.overwrite)
+        self._write(result, text, [unscored(one) for one in self._tasks_of(DEV_RESULTS_FILE)])
 
     def predict(self, scorer: PairScorer) -> None:
         """Write a cosine per pair or, with `predict_pool`, both embeddings as JSON."""
         scoring = self.settings.scoring
-        task = self.task
-        if scoring.eval_checkpoint_name:
-            scorer = self.load(scoring.eval_checkpoint_name)
-        splits = scoring.prediction_splits
-        examples = concatenate(
-            [read_split(task, self.settings.data.data_dir, split) for split in splits]
-        )
-        outputs = scorer.outputs(examples, task)
+        named = scoring.eval_checkpoint_name
+        if named and pathlib.Path(scorer.record.checkpoint or "").name != named:
+            scorer = self._load(named)
+        result = self._result(scoring.prediction_file, scorer.record, scorer.settings)
+        if not result.remaining(overwrite=self.settings.overwrite):
+            return
+        (task,) = self._tasks_of(scoring.prediction_file)
+        (examples,) = task.subsets.values()
+        outputs = scorer.outputs(examples, self.task)
         lines = prediction_lines(outputs, scoring.predict_pool)
-        record = Predictions(
-            made_by=made_by("run_siamese"),
-            model=scorer.record,
-            task=task.name,
-            splits=list(splits),
-            pairs=len(examples),
-            scores=self._scores(outputs["cos_similarity"], splits),
-        )
-        path = self.folder / scoring.prediction_file
-        write_result(path, "".join(f"{line}\n" for line in lines), self.settings.overwrite, record)
-        logger.info("%d pairs to %s", len(lines), path)
+        scores = score_task(task, [outputs["cos_similarity"]]) if task.has_gold else unscored(task)
+        self._write(result, "".join(f"{line}\n" for line in lines), [scores])
+        logger.info("%d pairs to %s", len(lines), result.path)
 
-    def _scores(self, cosines: np.ndarray, splits: Sequence[str]) -> TaskScores | None:
-        """Return the scores of cosines, or None without gold scores."""
-        try:
-            task = splits_as_task(self.task, self.settings.data.data_dir, splits)
-            return score_task(task, [cosines])
-        except UserError as error:
-            logger.info("Predictions are not scored: %s", error)
-            return None
+    def _write(self, result: ResultFile, text: str, tasks: Sequence[TaskScores]) -> None:
+        """Write a result file and its record."""
+        model = result.basis.model
+        assert model is not None, "_result names it"
+        run = ScoredRun(
+            name=model.checkpoint or self._name,
+            model=model,
+            settings=dict(result.basis.settings),
+            tasks=dict(zip(result.basis.data, tasks, strict=True)),
+        )
+        write_result(result.path, text, Scores(made_by=made_by("run_siamese"), runs=[run]))
+
+    def score_senteval(self, scorer: PairScorer) -> None:
+        """Print the scores of SentEval's tasks; write them as `bert-flow evaluate` does."""
+        from bert_flow_tf.api import BertFlow
+        from bert_flow_tf.encoder.text_encoder import TextEncoder
+
+        overwrite = self.settings.overwrite
+        tasks = self._senteval
+        result = None
+        if self._folder is not None:
+            result = self._result(EVALUATION_FILE, scorer.record, scorer.settings)
+            remaining = result.remaining(overwrite=overwrite)
+            tasks = [task for task in tasks if task.name in remaining]
+        if not tasks:
+            return
+        record = scorer.record
+        network = scorer.model.encoder
+        model = BertFlow(
+            TextEncoder(network.source, network, max_seq_length=record.max_seq_length),
+            [] if scorer.model.flow is None else [scorer.model.flow],
+            origin=record.encoder,
+            learned=record.flow,
+            checkpoint=record.checkpoint,
+            low_dim=record.low_dim,
+        )
+        settings = scorer.settings
+        scores = scores_of("run_siamese", model, tasks, name=self._name, settings=settings)
+        if result is not None:
+            scores = write_scores(result.path, scores, overwrite=overwrite)
+        print(scores_table(scores, explain_paper=True).to_text())
+
+    @property
+    def _name(self) -> str:
+        """The name of a model without a run, for tables."""
+        model = self.settings.model
+        return str(self._folder or model.init_checkpoint or model.bert_hub)
 
     def dev_score(self, scorer: PairScorer) -> float:
         """Return the score on dev by which `--early_stopping` decides."""
@@ -310,11 +438,22 @@ class Run:
         return None if self.task.is_regression else len(self.task.label_names)
 
     def _scorer(
-        self, model: SiameseBertFlow, record: ModelRecord, step: int, cache_dir: AnyPath | None
+        self,
+        model: SiameseBertFlow,
+        config: RunConfig,
+        checkpoint: str | None,
+        cache_dir: AnyPath | None,
     ) -> PairScorer:
         settings = self.settings.model
         return PairScorer(
-            model, record, step, settings.max_seq_length, settings.pad_to_max_seq_length, cache_dir
+            model,
+            record=model_at(config, checkpoint) if checkpoint else config.model,
+            step=0,
+            max_seq_length=settings.max_seq_length,
+            pad_to_max=settings.pad_to_max_seq_length,
+            # The embeddings of an encoder that trains change.
+            cache_dir=None if config.encoder_trained else cache_dir,
+            settings=self._flags_beside(config),
         )
 
     def evaluated(self, scorer: PairScorer) -> dict[str, np.float32]:

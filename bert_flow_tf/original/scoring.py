@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.common.reading import AnyPath
-from bert_flow_tf.common.records import ModelRecord
+from bert_flow_tf.common.records import ModelRecord, Setting
 from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.original.cache import cached_embeddings
 from bert_flow_tf.original.pairs import scaled_labels, tokenize_pairs
@@ -24,7 +24,8 @@ _PAIRS_PER_BATCH = 1024
 class PairScorer(NamedTuple):
     """A trained or loaded model, which computes outputs for pairs.
 
-    A frozen encoder's embeddings are cached in `cache_dir`, if it is given.
+    A frozen encoder's embeddings are cached in `cache_dir`, if it is given. `settings` are what
+    results depend on beside the model's record.
     """
 
     model: SiameseBertFlow
@@ -33,6 +34,7 @@ class PairScorer(NamedTuple):
     max_seq_length: int
     pad_to_max: bool = False
     cache_dir: AnyPath | None = None
+    settings: Mapping[str, Setting] = {}
 
     def outputs(self, examples: Examples, task: Task) -> dict[str, np.ndarray]:
         """Return the model's outputs [n, ...] and the supervised `example_loss`."""

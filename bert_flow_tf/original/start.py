@@ -2,8 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError, suggest_file
@@ -12,13 +11,11 @@ from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.original.settings import ModelSettings, RunSettings, ScoringSettings
 from bert_flow_tf.tasks.pair_files import Task
+from bert_flow_tf.tasks.scored_tasks import ScoredTask, splits_as_task
 from bert_flow_tf.tasks.tasks import check_task_folder, get_task, read_split
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.run_folder import locked_run
 from bert_flow_tf.training.run_records import is_run
-
-if TYPE_CHECKING:
-    from bert_flow_tf.original.scoring import PairScorer
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +68,8 @@ def check_dev_split(settings: RunSettings, task: Task) -> None:
 def check_prediction_splits(settings: RunSettings, task: Task) -> None:
     """Raise `UserError` if a split to predict cannot be read."""
     if settings.scoring.do_predict:
-        for split in settings.scoring.prediction_splits:
-            read_split(task, settings.data.data_dir, split)
+        # Gold scores are read, too: a mistake in them would else show up after hours.
+        splits_as_task(task, settings.data.data_dir, settings.scoring.prediction_splits)
 
 
 def check_flow_is_trained(settings: RunSettings) -> None:
@@ -94,10 +91,8 @@ def check_flow_is_trained(settings: RunSettings) -> None:
         raise ArgumentError(f"exp_name: found no run in {folder}, {expected}{suggest_file(folder)}")
 
 
-def train_and_score(
-    settings: RunSettings, score: "Callable[[PairScorer], None] | None" = None
-) -> None:
-    """Train, evaluate and predict; call `score` with the model at the end.
+def train_and_score(settings: RunSettings, senteval: Sequence[ScoredTask] = ()) -> None:
+    """Train, evaluate, predict and score SentEval's tasks.
 
     The workers in TF_CONFIG train together; only the chief writes, evaluates and predicts.
 
@@ -114,19 +109,14 @@ def train_and_score(
     with locked_run(folder) if folder and cluster.is_chief else contextlib.nullcontext():
         from bert_flow_tf.original.run import Run
 
-        run = Run(folder, settings, cluster)
+        run = Run(folder, settings, cluster, senteval)
         scorer = None
         if settings.training.trains:
             scorer = run.train()
         elif settings.scoring.scores:
             scorer = run.load()
         if scorer is not None and cluster.is_chief:
-            if settings.scoring.do_eval:
-                run.evaluate(scorer)
-            if settings.scoring.do_predict:
-                run.predict(scorer)
-            if score is not None:
-                score(scorer)
+            run.score(scorer)
         # Wait for all workers, because the others would report a worker that ended earlier as lost.
         run.workers.from_chief()
     if folder:

@@ -1,79 +1,32 @@
-"""The records of results and their files; `kind` names a type."""
+"""The records of results, found in files and folders; `kind` names a type."""
 
 import os
 import pathlib
-import re
-import statistics
-from collections.abc import Iterable, Sequence
-from typing import Annotated, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from bert_flow_tf.calibration.comparison import Comparison
-from bert_flow_tf.common.errors import ArgumentError, suggest_file
-from bert_flow_tf.common.json_files import Count, read_json
-from bert_flow_tf.common.records import ModelRecord, Result
+from bert_flow_tf.common.errors import ArgumentError, UserError, suggest_file
+from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.records import Result
 from bert_flow_tf.report.analyses import Analyses
-from bert_flow_tf.tasks.protocols import TaskScores
 from bert_flow_tf.tasks.scores import IsotropyResults, Scores
-from bert_flow_tf.training.run_folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
+from bert_flow_tf.training.run_folder import DEV_RECORD_FILE, EVALUATION_FILE
 from bert_flow_tf.training.run_records import TrainingResults, is_run
 
 SCORES_FILE = "recipe_scores.json"
 REPRODUCTION_FILE = "reproduction.json"
-# If several of these in a folder score a task, the last one counts.
-_RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE)
-_OF_ONE_RUN = {*_RESULT_FILES} - {EVALUATION_FILE}
-# The records of predictions beside them, see `original.folder`.
-_PREDICTIONS = re.compile(
-    r"((?P<checkpoint>model\.ckpt-\d+)\.)?(test|dev|full)_(results|pooled)\.json"
-)
+# Of the scores of one model in a folder, those in the last of these files count.
+_LAST_FILES = (SCORES_FILE, EVALUATION_FILE)
 _NOT_SCORED = "trained, but not scored; predict, or use bert-flow evaluate"
 _NO_GOLD = "predictions without gold scores"
+_NO_RESULTS = "no results of bert-flow"
 _EXPECTED = (
-    "a run, results of bert-flow evaluate, reproduce, compare, isotropy or verify, or a "
+    "a run, results of bert-flow evaluate, reproduce, compare, isotropy, analyses or verify, or a "
     "folder of these"
 )
-
-
-class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
-    """The record of a file of predicted cosines, one per pair."""
-
-    model: ModelRecord
-    task: str
-    splits: list[str]
-    pairs: Count
-    scores: TaskScores | None = None  # None without gold scores
-
-
-class Summary(NamedTuple):
-    """Statistics of a score over seeds; `std` divides by n - 1."""
-
-    mean: float
-    std: float | None
-    median: float
-
-
-def summarize(values: Sequence[float]) -> Summary:
-    std = statistics.stdev(values) if len(values) > 1 else None
-    return Summary(statistics.fmean(values), std, statistics.median(values))
-
-
-class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
-    seed: Count
-    directory: str
-    model: ModelRecord
-    scores: TaskScores
-
-
-class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
-    """Rows of the paper's tables over seeds, by task and row."""
-
-    encoder: str
-    encoder_flags: dict[str, str]
-    with_nli: bool
-    seeds: list[Count]
-    tasks: dict[str, dict[str, Annotated[list[SeedRun], msgspec.Meta(min_length=1)]]]
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,16 +47,7 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
 
 
 # `RunConfig` is left out because a configuration is not a result.
-_RESULTS = (
-    Analyses,
-    Comparison,
-    IsotropyResults,
-    Predictions,
-    Reproduction,
-    Scores,
-    TrainingResults,
-    Verification,
-)
+_RESULTS = (Analyses, Comparison, IsotropyResults, Scores, TrainingResults, Verification)
 _KINDS = {kind.__struct_config__.tag: kind for kind in _RESULTS}
 
 
@@ -117,21 +61,22 @@ def read_result(path: pathlib.Path) -> Result | None:
 
 
 class Source(NamedTuple):
-    """A file of results, labelled by its folder or name."""
+    """A file of results."""
 
-    label: str
     path: pathlib.Path
     result: Result
 
 
 class LeftOut(NamedTuple):
-    """A file or folder that a report does not show."""
+    """A file or folder that a report does not show; `is_damaged` if it cannot be read."""
 
     path: pathlib.Path
     reason: str
+    is_damaged: bool = False
 
     def __str__(self) -> str:
-        return f"left out: {self.path}: {self.reason}"
+        # A message of a reader begins with the file's name.
+        return f"left out: {self.path}: {self.reason.removeprefix(f'{self.path}: ')}"
 
 
 class FoundResults(NamedTuple):
@@ -144,10 +89,11 @@ class FoundResults(NamedTuple):
 def find_results(runs: Iterable[str | os.PathLike]) -> FoundResults:
     """Return the results of each path.
 
-    If a folder has no results, the files and folders directly in it are searched.
+    A folder's JSON files are read, and those of the folders directly in it. Each file of a known
+    kind is a source or left out by name; so is one that cannot be read, which ends nothing else.
 
     Raises:
-      UserError: a path is missing or has no results, or a file cannot be read.
+      UserError: a path is missing or has no results.
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
@@ -156,7 +102,7 @@ def find_results(runs: Iterable[str | os.PathLike]) -> FoundResults:
             raise ArgumentError(f"runs: {path}: no such file or folder{suggest_file(path)}")
         found = _results_of(path)
         if not found.sources:
-            reasons = [f"{one.path}: {one.reason}" for one in found.left_out]
+            reasons = [str(one).removeprefix("left out: ") for one in found.left_out]
             why = f" ({reasons[0]}; {len(reasons)} left out)" if reasons else ""
             raise ArgumentError(f"runs: {path}: found no results{why}, expected {_EXPECTED}")
         sources += found.sources
@@ -165,62 +111,70 @@ def find_results(runs: Iterable[str | os.PathLike]) -> FoundResults:
 
 
 def _results_of(path: pathlib.Path) -> FoundResults:
-    """Return the results of a file, or of all in a folder."""
+    """Return the results of a file, or of all in a folder and the folders in it."""
     if not path.is_dir():
-        result = read_result(path) if path.is_file() else None
-        return _scored_or_left_out([] if result is None else [_source(path, result)])
-    files = _result_files(path)
-    # A folder with no other of these files may hold other evaluations, so each of its files is
-    # read.
-    if is_run(path) or any(file.name in _OF_ONE_RUN for file in files):
-        return _results_in(path, files)
-    sources: list[Source] = []
-    left_out: list[LeftOut] = []
+        return _read([path])
+    own = _read(_json_files(path))
+    sources = [*own.sources]
+    left_out = [*own.left_out]
+    is_of_run = _is_run(path)
     for child in sorted(path.iterdir()):
-        if child.name.startswith(".") or not (child.is_dir() or child.suffix == ".json"):
+        if child.name.startswith(".") or not child.is_dir():
             continue
-        found = _results_in(child, _result_files(child)) if child.is_dir() else _results_of(child)
+        found = _read(_json_files(child))
         sources += found.sources
         left_out += found.left_out
-        if not (found.sources or found.left_out):
-            left_out.append(LeftOut(child, "no results of bert-flow"))
+        if not (found.sources or found.left_out or is_of_run):
+            left_out.append(LeftOut(child, _nothing_in(child)))
+    if not (sources or left_out) and is_of_run:
+        left_out.append(LeftOut(path, _nothing_in(path)))
     return FoundResults(sources, left_out)
 
 
-def _result_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Return a folder's results; later ones replace scores of earlier ones."""
-    predictions = (one for one in folder.iterdir() if _PREDICTIONS.fullmatch(one.name))
-    named = (folder / name for name in _RESULT_FILES)
-    return [*sorted(predictions), *(one for one in named if one.is_file())]
+def _nothing_in(folder: pathlib.Path) -> str:
+    return "training has not finished" if _is_run(folder) else _NO_RESULTS
 
 
-def _results_in(folder: pathlib.Path, files: Sequence[pathlib.Path]) -> FoundResults:
-    results = [(file, read_result(file)) for file in files]
-    found = _scored_or_left_out([_source(file, one) for file, one in results if one is not None])
-    if not (found.sources or found.left_out) and is_run(folder):
-        return FoundResults([], [LeftOut(folder, "training has not finished")])
-    return found
+def _is_run(folder: pathlib.Path) -> bool:
+    """True for a run's folder; a damaged configuration is named where it is read."""
+    try:
+        return is_run(folder)
+    except UserError:
+        return False
 
 
-def _source(file: pathlib.Path, result: Result) -> Source:
-    name = _PREDICTIONS.fullmatch(file.name)
-    if isinstance(result, Predictions) and name:
-        return Source(", ".join(filter(None, [str(file.parent), name["checkpoint"]])), file, result)
-    return Source(str(file.parent if file.name in _RESULT_FILES else file), file, result)
+def _json_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Return a folder's JSON files; the scores that count come last."""
+    files = (path for path in folder.glob("*.json") if path.is_file())
+    ranks = {name: rank for rank, name in enumerate(_LAST_FILES, start=1)}
+    return sorted(files, key=lambda path: (ranks.get(path.name, 0), path.name))
 
 
-def _scored_or_left_out(found: Sequence[Source]) -> FoundResults:
-    """Leave out what has no figures: a training, and predictions without scores."""
+def _read(files: Iterable[pathlib.Path]) -> FoundResults:
+    """Read the files of one folder; leave out what has no figures or cannot be read."""
     sources: list[Source] = []
     left_out: list[LeftOut] = []
-    has_scores = any(isinstance(one.result, Scores) for one in found)
-    for source in found:
-        if isinstance(source.result, TrainingResults):
-            if len(found) == 1:
-                left_out.append(LeftOut(source.path.parent, _NOT_SCORED))
-        elif isinstance(source.result, Predictions) and source.result.scores is None:
-            if not has_scores:
-                left_out.append(LeftOut(source.path, _NO_GOLD))
-        else:
-            sources.append(source)
+    trained: list[pathlib.Path] = []
+    unscored: list[pathlib.Path] = []
+    for path in files:
+        try:
+            result = read_result(path)
+        except UserError as error:
+            left_out.append(LeftOut(path, str(error), is_damaged=True))
+            continue
+        if isinstance(result, TrainingResults):
+            trained.append(path)
+        elif isinstance(result, Scores) and not _has_figures(result):
+            # Metrics on dev stand in the text beside their record.
+            unscored += [path] if path.name != DEV_RECORD_FILE else []
+        elif result is not None:
+            sources.append(Source(path, result))
+    if not any(isinstance(one.result, Scores) for one in sources):
+        left_out += [LeftOut(path, _NO_GOLD) for path in unscored]
+        if not unscored:
+            left_out += [LeftOut(path.parent, _NOT_SCORED) for path in trained]
     return FoundResults(sources, left_out)
+
+
+def _has_figures(scores: Scores) -> bool:
+    return any(task.by_metric for run in scores.runs for task in run.tasks.values())

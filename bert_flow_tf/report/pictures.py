@@ -42,7 +42,7 @@ def report_pictures(
     for name, losses in _losses_of(map(pathlib.Path, runs)):
         trainings.setdefault(losses.unit, {})[name] = losses
     methods, spectra = [], []
-    for name, source in zip(_short([one.label for one in sources]), sources, strict=True):
+    for name, source in zip(_short([str(one.path) for one in sources]), sources, strict=True):
         if isinstance(source.result, Comparison):
             # Without labelled pairs, a comparison has no scores.
             if scores := plots.scores_of_comparison(source.result):

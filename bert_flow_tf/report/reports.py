@@ -7,17 +7,19 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from bert_flow_tf.calibration.comparison import Comparison, comparison_table
-from bert_flow_tf.common.records import EncoderRecord, Result
+from bert_flow_tf.common.records import EncoderRecord
 from bert_flow_tf.common.table import Entry, Table, number, x100
 from bert_flow_tf.report.analyses import Analyses, analyses_tables
-from bert_flow_tf.report.collected import Source, Verification, summarize
+from bert_flow_tf.report.collected import Source, Verification
 from bert_flow_tf.report.paper import fine_tuning_of, is_whole, table5
-from bert_flow_tf.report.rows import ScoreRow, score_rows
+from bert_flow_tf.report.rows import ScoreRow, score_rows, summarize
 from bert_flow_tf.report.verdict import verdict, verdict_table
 from bert_flow_tf.tasks.scored_tasks import task_title
 from bert_flow_tf.tasks.scores import (
     WHY_FLOW,
     IsotropyResults,
+    Scores,
+    encoder_words,
     falls,
     isotropy_table,
     learning_in_words,
@@ -54,12 +56,16 @@ _SCORE_COLUMNS = (
 )
 
 
-def scores_table(result: Result, *, explain_paper: bool = False) -> Table:
+def scores_table(result: Scores, *, explain_paper: bool = False, named: bool = False) -> Table:
     """Return `rows_table` of one result's scores.
 
-    `explain_paper` adds a note if no score can stand beside the paper's.
+    Args:
+      explain_paper: True to add a note if no score can stand beside the paper's.
+      named: True to show the rows' names, which one model alone does not need.
     """
-    rows = score_rows([Source("", pathlib.Path(), result)])
+    rows = score_rows([Source(pathlib.Path(), result)])
+    if not named:
+        rows = [dataclasses.replace(row, name="") for row in rows]
     return with_paper_note(rows_table(rows), rows) if explain_paper else rows_table(rows)
 
 
@@ -195,7 +201,7 @@ def _other_tables(sources: Sequence[Source]) -> Iterator[Table]:
 
 
 def _labelled(table: Table, source: Source) -> Table:
-    return dataclasses.replace(table, title=f"{source.label}: {table.title}".rstrip(": "))
+    return dataclasses.replace(table, title=f"{source.path}: {table.title}".rstrip(": "))
 
 
 def _table5(result: Comparison) -> dict[str, float]:
@@ -237,9 +243,7 @@ def literature_table() -> Table:
 
 def encoder_in_words(encoder: EncoderRecord) -> str:
     """Return an encoder's name, or its handle's end, and its fine-tuning."""
-    tuned = fine_tuning_of(encoder)
-    words = encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
-    return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
+    return encoder_words(encoder, fine_tuning_of(encoder))
 
 
 def _differences(config: GlowConfig) -> str:

@@ -1,13 +1,16 @@
 """Rows of result tables, with baselines and published scores."""
 
+import collections
 import dataclasses
+import pathlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from bert_flow_tf.common.records import ModelRecord, Result
-from bert_flow_tf.report.collected import Predictions, Reproduction, Source, summarize
+from bert_flow_tf.report.collected import Source
 from bert_flow_tf.report.paper import (
     Published,
     has_papers_shape,
@@ -17,7 +20,20 @@ from bert_flow_tf.report.paper import (
 )
 from bert_flow_tf.tasks.protocols import TaskScores
 from bert_flow_tf.tasks.scored_tasks import task_title
-from bert_flow_tf.tasks.scores import Scores
+from bert_flow_tf.tasks.scores import ScoredRun, Scores, model_identity
+
+
+class Summary(NamedTuple):
+    """Statistics of a score over seeds; `std` divides by n - 1."""
+
+    mean: float
+    std: float | None
+    median: float
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    std = statistics.stdev(values) if len(values) > 1 else None
+    return Summary(statistics.fmean(values), std, statistics.median(values))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +53,7 @@ class ScoreRow:
     pairs: int
     values_x100: Sequence[float]  # one per seed
     published: Published
+    data: str = ""  # digest of the pairs and their gold scores
     # mean over seeds of the score of several sets' pairs together
     all_pairs_x100: float | None = None
     pearson: float | None = None  # mean over seeds
@@ -50,47 +67,77 @@ class ScoreRow:
         return "sentences" if self.metric == "accuracy" and self.f1 is None else "pairs"
 
     @property
-    def key(self) -> tuple[str, str, str, str | None, int]:
+    def key(self) -> tuple[str, str, str, str | None, int, str]:
         """The pairs and the metric; rows of equal keys are comparable."""
-        return self.task, self.split, self.metric, self.protocol, self.pairs
+        return self.task, self.split, self.metric, self.protocol, self.pairs, self.data
 
     @property
     def mean_x100(self) -> float:
         return summarize(self.values_x100).mean
 
 
+class _Found(NamedTuple):
+    """A row, its file, and each seed's model and value."""
+
+    row: ScoreRow
+    path: pathlib.Path
+    parts: frozenset[tuple[bytes, float]]
+
+
 def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
     """Return the rows of all sources with their baselines.
 
-    A row replaces an earlier row of the same name and key.
+    Of one model's scores in a folder, those of the last file count. Scores that another row, such
+    as one over seeds, has among its own are shown there alone.
     """
-    rows = {
-        (row.name, row.key): row
-        for source in sources
-        for row in _rows_of(source.result, source.label)
-    }.values()
+    found: dict[object, _Found] = {}
+    for source in sources:
+        for row, models in _rows_of(source.result):
+            identities = [model_identity(model) for model in models]
+            parts = frozenset(zip(identities, row.values_x100, strict=True))
+            key = (source.path.parent, *identities, row.key)
+            found.pop(key, None)
+            found[key] = _Found(row, source.path, parts)
+    kept: list[_Found] = []
+    # Rows over several seeds come before those that they hold.
+    for one in sorted(found.values(), key=lambda one: -len(one.parts)):
+        if not any(one.row.key == other.row.key and one.parts <= other.parts for other in kept):
+            kept.append(one)
+    # `found` has the order of the sources.
+    rows = _with_different_names([one for one in found.values() if one in kept])
     return [dataclasses.replace(row, baseline=_baseline(row, rows) or row.baseline) for row in rows]
 
 
-def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
-    if isinstance(result, Reproduction):
-        for rows in result.tasks.values():
-            for name, runs in rows.items():
-                scored = [(run.model, run.scores) for run in runs]
-                yield _task_row(scored, f"{label}, {name}" if label else name)
-    elif isinstance(result, Predictions):
-        if result.scores is not None:
-            yield _task_row([(result.model, result.scores)], label)
-    elif isinstance(result, Scores):
-        plain = msgspec.structs.replace(result.model, flow=None)
-        before = f"{label}, before the flow"
-        pooled = (result.without_flow or {}).values()
-        baselines = {
-            row.key: row for row in (_task_row([(plain, task)], before) for task in pooled)
-        }
-        for task in result.tasks.values():
-            row = _task_row([(result.model, task)], label)
-            yield dataclasses.replace(row, baseline=baselines.get(row.key))
+def _with_different_names(found: Sequence[_Found]) -> list[ScoreRow]:
+    """Add the file's name to rows of one name that are of different models."""
+    counts = collections.Counter((one.row.name, one.row.key) for one in found)
+    return [
+        dataclasses.replace(one.row, name=f"{one.row.name} ({one.path})")
+        if counts[one.row.name, one.row.key] > 1
+        else one.row
+        for one in found
+    ]
+
+
+def _rows_of(result: Result) -> Iterator[tuple[ScoreRow, list[ModelRecord]]]:
+    """Yield a row for each name and task of scores, and its models by seed."""
+    if not isinstance(result, Scores):
+        return
+    groups: dict[tuple[str, str], list[ScoredRun]] = {}
+    for run in result.runs:
+        for task, scores in run.tasks.items():
+            if scores.by_metric:
+                groups.setdefault((run.name, task), []).append(run)
+    for (name, task), runs in groups.items():
+        row = _task_row([(run.model, run.tasks[task]) for run in runs], name)
+        before = [
+            (msgspec.structs.replace(run.model, flow=None), run.without_flow[task])
+            for run in runs
+            if run.without_flow and task in run.without_flow
+        ]
+        if before:
+            row = dataclasses.replace(row, baseline=_task_row(before, f"{name}, before the flow"))
+        yield row, [run.model for run in runs]
 
 
 def _task_row(runs: Sequence[tuple[ModelRecord, TaskScores]], name: str) -> ScoreRow:
@@ -117,6 +164,7 @@ def _task_row(runs: Sequence[tuple[ModelRecord, TaskScores]], name: str) -> Scor
         metric=first.metric,
         protocol=None if protocol == "all" else protocol,
         pairs=first.pairs,
+        data=first.data,
         values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
         all_pairs_x100=statistics.fmean(pooled) if pooled else None,
         pearson=statistics.fmean(pearson) if pearson else None,

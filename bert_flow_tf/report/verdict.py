@@ -7,8 +7,8 @@ from typing import NamedTuple
 import scipy.stats
 
 from bert_flow_tf.common.table import Table, number
-from bert_flow_tf.report.collected import Checked, Verification, summarize
-from bert_flow_tf.report.rows import ScoreRow
+from bert_flow_tf.report.collected import Checked, Verification
+from bert_flow_tf.report.rows import ScoreRow, summarize
 
 SAME = "✓"
 ALIKE = "≈"

@@ -39,7 +39,7 @@ class SubsetScores(msgspec.Struct, frozen=True, kw_only=True):
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of a task by metric and protocol.
 
-    A single set has only the protocol "all".
+    A single set has only the protocol "all". Without gold scores there is no metric.
     """
 
     title: str  # the paper's name
@@ -47,11 +47,18 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     split: str
     source: str  # folder or data set of the pairs
     pairs: Count  # that are scored; sentences, for a transfer task of sentences
-    by_metric: dict[str, dict[str, float]]
+    data: str  # `ScoredTask.digest`
+    by_metric: dict[str, dict[str, float]] = {}
     subsets: dict[str, SubsetScores] = {}
     # of a transfer task, see `tasks.classifiers.Classified`
     dev_accuracy: float | None = None
     penalties: list[float] = []
+
+    def __post_init__(self) -> None:
+        # msgspec names the file of a record that has lost a figure.
+        for metric in (self.metric, *self.by_metric) if self.by_metric else ():
+            if "all" not in self.by_metric.get(metric, {}):
+                raise ValueError(f"{self.title}: found no {metric} of all pairs, expected one")
 
     @property
     def unit(self) -> str:
@@ -119,15 +126,24 @@ def _score_transfer(task: ScoredTask, embedded: Callable[[list[str]], np.ndarray
         parts[name] = transfer.Part(transfer.features(*sides), part.labels)
     is_pairs = any(part.sentences_b for part in task.subsets.values())
     found = transfer.classify(parts, is_pairs=is_pairs)
+    return msgspec.structs.replace(
+        unscored(task),
+        pairs=len(task.subsets[task.split]),
+        by_metric={metric: {"all": score} for metric, score in found.by_metric.items()},
+        dev_accuracy=found.dev_accuracy,
+        penalties=found.penalties,
+    )
+
+
+def unscored(task: ScoredTask) -> TaskScores:
+    """Return what a task is, without figures."""
     return TaskScores(
         title=task.title,
         metric=task.metric,
         split=task.split,
         source=task.source,
-        pairs=len(task.subsets[task.split]),
-        by_metric={metric: {"all": score} for metric, score in found.by_metric.items()},
-        dev_accuracy=found.dev_accuracy,
-        penalties=found.penalties,
+        pairs=sum(len(part) for part in task.subsets.values()),
+        data=task.digest,
     )
 
 
@@ -152,15 +168,7 @@ def score_task(task: ScoredTask, similarities: Sequence[np.ndarray]) -> TaskScor
         )
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
         scores[metric] = means | scores[metric]
-    return TaskScores(
-        title=task.title,
-        metric=task.metric,
-        split=task.split,
-        source=task.source,
-        pairs=len(gold),
-        by_metric=scores,
-        subsets=subsets,
-    )
+    return msgspec.structs.replace(unscored(task), by_metric=scores, subsets=subsets)
 
 
 def score_pairs(

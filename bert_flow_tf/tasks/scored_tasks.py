@@ -5,6 +5,8 @@ because its test labels are not public); SentEval's transfer tasks, which the TF
 """
 
 import dataclasses
+import functools
+import hashlib
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -59,6 +61,19 @@ class ScoredTask:
             for pairs in self.subsets.values()
             for sentence in pairs.sentences_a + pairs.sentences_b
         ]
+
+    @property
+    def has_gold(self) -> bool:
+        return all(pairs.has_labels for pairs in self.subsets.values())
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The SHA-256 of all sentences and labels, by sub-set."""
+        digest = hashlib.sha256()
+        for name, pairs in self.subsets.items():
+            labels = pairs.labels.tolist() if pairs.has_labels else None
+            digest.update(repr((name, pairs.sentences_a, pairs.sentences_b, labels)).encode())
+        return digest.hexdigest()
 
     def label(self, subset: str) -> str:
         """Return the names of task and sub-set, for messages."""
@@ -151,12 +166,15 @@ def read_tasks(
 def splits_as_task(
     task: tasks.Task, folder: str | os.PathLike, splits: Sequence[str]
 ) -> ScoredTask:
-    """Return splits of a task's own folder as one task.
-
-    Raises:
-      UserError: a split has no gold scores.
-    """
-    pairs = tasks.concatenate([read_scored_split_in(task, folder, split) for split in splits])
+    """Return splits of a task's own folder as one task, with gold scores where they are."""
+    pairs = tasks.concatenate(
+        [
+            read_scored_split_in(task, folder, split)
+            if tasks.has_gold_scores(task, folder, split)
+            else tasks.read_split(task, folder, split)
+            for split in splits
+        ]
+    )
     key = task_key(task.name)
     return ScoredTask(
         name=key,

@@ -167,6 +167,14 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
     )
 
 
+def has_gold_scores(task: Task, data_dir: str | os.PathLike, split: str) -> bool:
+    """True if a task's folder has the file of a split's scores, whatever it holds."""
+    layout = task.files.get("gold" if split == "test" else split)
+    if not task.is_regression or layout is None or layout.label_column is None:
+        return False
+    return (task_folder(task, data_dir) / layout.name).exists()
+
+
 def gold_scores(task: Task, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
     """Read the gold scores of a split, float64 [n], in file order."""
     return gold_scores_in(task, pathlib.Path(glue_dir, task.directory), split)

@@ -24,6 +24,8 @@ from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, is_run, re
 
 TRAIN_RESULTS_FILE = "train_results.json"
 EVALUATION_FILE = "evaluation.json"
+# The record of `eval_results.txt`, which alone has the figures.
+DEV_RECORD_FILE = "eval_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 
@@ -102,14 +104,25 @@ def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
     return read_config(prefix.parent) if is_runs else None
 
 
+def check_finished(run_dir: pathlib.Path) -> None:
+    """Raise `UserError` for an unfinished run, of which no checkpoint is named."""
+    if not (run_dir / TRAIN_RESULTS_FILE).is_file():
+        raise UserError(
+            f"{run_dir}: training has not finished; rerun the same command to resume, or name a "
+            "checkpoint"
+        )
+
+
 def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
-    """Return prefix and configuration of a run's last, or named, checkpoint."""
+    """Return prefix and configuration of a finished run's last, or a named, checkpoint."""
     prefix = checkpoint_prefix(run)
     if (config := config_of_checkpoint(prefix)) is None:
         raise UserError(
             f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf "
             "run"
         )
+    if os.path.isdir(run):
+        check_finished(prefix.parent)
     return prefix, config
 
 

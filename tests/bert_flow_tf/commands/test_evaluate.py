@@ -44,13 +44,16 @@ def test_a_run_in_use_is_not_scored_into_its_folder(finished_run, senteval_dir, 
         thread.submit(succeeds, *arguments, "--out", tmp_path / "scores.json").result()
     assert not (finished_run / "evaluation.json").exists()
     (finished_run / "evaluation.json").write_text("earlier")
-    assert "evaluation.json: exists" in refused(*arguments, unchanged=finished_run)
+    line = refused(*arguments, unchanged=finished_run)
+    assert "evaluation.json: cannot be read as scores" in line and "--overwrite" in line
 
 
 def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, senteval_dir, tmp_path):
     evaluate = ("evaluate", "--tasks", "STS-12", "--senteval_dir", senteval_dir)
     printed = succeeds(*evaluate, "--model", finished_run)
-    written = json.loads((finished_run / "evaluation.json").read_text())
+    record = json.loads((finished_run / "evaluation.json").read_text())
+    assert (record["kind"], record["made_by"]["command"]) == ("scores", "bert-flow evaluate")
+    (written,) = record["runs"]
     result = written["tasks"]["sts12"]
     assert result["pairs"] == 9 + 18 + 27 + 36 + 45
     assert result["source"] == str(senteval_dir / "STS" / "STS12-en-test")
@@ -68,19 +71,18 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, sent
         assert f"{100 * scores['sts12']['by_metric']['spearman']['wmean']:.2f}" in row
     config = json.loads((finished_run / "config.json").read_text())
     assert written["model"] == config["model"] | {"checkpoint": str(finished_run / "model.ckpt-3")}
-    assert (written["kind"], written["made_by"]["command"]) == ("scores", "bert-flow evaluate")
     # Those without the flow are the encoder's own.
     plain = tmp_path / "new" / "plain.json"
     options = ("--pooling", "avg-last-2", "--max_seq_length", 8, "--out", plain)
     succeeds(*evaluate, "--bert_hub", model.source.bert_hub, *options)
-    of_plain = json.loads(plain.read_text())
+    (of_plain,) = json.loads(plain.read_text())["runs"]
     assert (of_plain["tasks"], of_plain["model"]["flow"]) == (written["without_flow"], None)
     saved = model.save(tmp_path / "saved")
     names = sorted(saved.iterdir())
     assert "STS-12" in succeeds(*evaluate, "--model", saved)
     assert sorted(saved.iterdir()) == names
     succeeds(*evaluate, "--model", saved, "--out", tmp_path / "of_saved.json")
-    of_saved = json.loads((tmp_path / "of_saved.json").read_text())
+    (of_saved,) = json.loads((tmp_path / "of_saved.json").read_text())["runs"]
     assert (of_saved["tasks"], of_saved["model"]["flow"]) == (
         written["tasks"],
         written["model"]["flow"],
@@ -100,7 +102,7 @@ def test_own_pairs_are_scored_without_learning(finished_run, tmp_path, scores, m
     pairs = ("--pairs", tmp_path / "pairs.tsv")
     out = tmp_path / "scores.json"
     succeeds("evaluate", "--model", finished_run, *pairs, "--out", out)
-    found = json.loads(out.read_text())["tasks"]["pairs"]
+    found = json.loads(out.read_text())["runs"][0]["tasks"]["pairs"]
     assert found["by_metric"].keys() >= {metric}
     assert found == json.loads(msgspec.json.encode(model.evaluate((a, b, gold)).tasks["pairs"]))
     assert "expected one of --tasks, --pairs" in refused(

@@ -12,7 +12,7 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.encoder.handles import HUB_HANDLES
 from bert_flow_tf.original import recipe as recipes
 from bert_flow_tf.original.folder import write_result
-from bert_flow_tf.report.collected import Predictions
+from bert_flow_tf.tasks.scores import ScoredRun, Scores
 from bert_flow_tf.tasks.senteval import SUBSETS
 from bert_flow_tf.training.run_folder import FinishedRun
 from tests.bert_flow_tf import records
@@ -58,6 +58,8 @@ class Workplace:
         self.failing = None
         self._calls = []
         monkeypatch.setattr(recipes, "train_and_score", self.leave_results)
+        self.encoder = "a" * 64
+        monkeypatch.setattr(recipes.Recipe, "encoder_fingerprint", lambda recipe: self.encoder)
         # Among the objects of a whole test run a collection takes a second, and there is one for
         # each stage.
         monkeypatch.setattr(recipes, "gc", types.SimpleNamespace(collect=lambda: None))
@@ -89,11 +91,13 @@ class Workplace:
                 model = msgspec.structs.replace(
                     model, flow=records.flow(seed=settings.training.seed)
                 )
-            record = Predictions(
-                made_by=records.MADE_BY, model=model, task="x", splits=["test"], pairs=len(cosines)
-            )
+            # The predictions of a finished stage stay, as of `run_siamese`.
+            if settings.prediction_path.exists():
+                raise FinishedRun(f"{run_dir}: found all results")
             text = "".join(f"{cosine}\n" for cosine in cosines)
-            write_result(settings.prediction_path, text, overwrite=True, record=record)
+            run = ScoredRun(name=str(run_dir), model=model, tasks={})
+            record = Scores(made_by=records.MADE_BY, runs=[run])
+            write_result(settings.prediction_path, text, record)
 
     def leave_run(self, run_dir):
         for name in ("config.json", "train_results.json", "eval_results.txt"):
@@ -124,9 +128,17 @@ class Workplace:
         return refusal(outcome.exit_code, outcome.stderr, after_log=True)
 
     def reproduce(self, *more):
-        """Return the tasks of the record, and what is printed."""
+        """Return the record's runs by task and row, and what is printed."""
         printed = succeeds(*self.arguments(*more))
-        return json.loads(self.record.read_text())["tasks"], printed
+        return self.runs(), printed
+
+    def runs(self):
+        """Return the record's runs by task and row."""
+        tasks = {}
+        for run in json.loads(self.record.read_text())["runs"]:
+            ((task, scores),) = run["tasks"].items()
+            tasks.setdefault(task, {}).setdefault(run["name"], []).append(run | {"scores": scores})
+        return tasks
 
 
 @pytest.fixture
@@ -147,8 +159,8 @@ def test_what_is_trained_has_every_seed_and_the_rest_one(workplace):
         == [run["seed"] for run in flows]
         == [1, 2]
     )
-    record = json.loads(workplace.record.read_text())
-    assert (record["seeds"], record["encoder"], plain[0]["scores"]["pairs"]) == ([1, 2], "base", 4)
+    assert plain[0]["settings"] == {"nli": False, "encoder": "a" * 64, "bert_hub": "base"}
+    assert plain[0]["scores"]["pairs"] == 4
     lines = printed.splitlines()
     assert [line.split()[0] for line in lines if " STS-B " in line and " 80.00 " in f"{line} "] == [
         "avg",
@@ -227,7 +239,7 @@ def test_a_failed_stage_or_a_slip_leaves_no_results(workplace):
 def test_tasks_with_data_are_scored_without_the_others(workplace):
     line = workplace.refused_after_output("--rows=avg", "--tasks=sickr,STS-B")
     assert line.startswith("not scored: ") and "SICK-R" in line
-    assert json.loads(workplace.record.read_text())["tasks"].keys() == {"stsb"}
+    assert workplace.runs().keys() == {"stsb"}
 
 
 def test_results_of_other_options_are_not_lost(workplace):
@@ -238,7 +250,10 @@ def test_results_of_other_options_are_not_lost(workplace):
         line = workplace.refused(rows, "--seeds=2", *other)
         assert line.startswith("--out=") and "--overwrite" in line
     assert "found runs of flow-target, which" in workplace.refused("--rows=avg", "--seeds=2")
-    assert "found results of nli=False, " in workplace.refused(rows, "--seeds=2", "--nli")
+    assert "(nli is False, not True)" in workplace.refused(rows, "--seeds=2", "--nli")
+    workplace.encoder = "b" * 64
+    assert "encoder is 'aaa" in workplace.refused("--row=own", "--seeds=2")
+    workplace.encoder = "a" * 64
     assert workplace.record.read_bytes() == before
     workplace.record.write_text("mine")
     assert f"{workplace.record}: " in workplace.refused("--rows=avg")
@@ -273,7 +288,7 @@ def test_a_row_of_ones_own_is_added_over_seeds(workplace):
     assert (plain["flow"], plain["low_dim"], plain["do_train"]) == (0, 4, False)
     workplace.reproduce("--row=labels", "--flow=0", "--num_examples=-1", "--seeds=7,")
     assert [call["num_examples"] for call in workplace.calls()] == [-1, -1]
-    assert json.loads(workplace.record.read_text())["seeds"] == [1, 2, 3, 7]
+    assert [run["seed"] for run in workplace.runs()["stsb"]["labels"]] == [7]
 
 
 def test_a_flag_that_is_no_part_of_a_row_is_named(workplace):

@@ -20,7 +20,7 @@ from bert_flow_tf.original.recipe import (
 from bert_flow_tf.report.paper import PRESETS
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.tasks.protocols import TaskScores
-from bert_flow_tf.tasks.scores import Scores
+from bert_flow_tf.tasks.scores import ScoredRun
 from tests.bert_flow_tf import records, small_runs
 from tests.refusals import refused_by, user_error
 
@@ -153,10 +153,17 @@ def test_a_wrong_variable_or_argument_is_named(variables):
 
 def test_table_has_scores_times_100_and_explains_a_fall():
     def outcome(title, seconds, spearman):
-        of = {"title": "STS-B", "metric": "spearman", "split": "test", "source": "x", "pairs": 4}
+        of = {
+            "title": "STS-B",
+            "metric": "spearman",
+            "split": "test",
+            "source": "x",
+            "pairs": 4,
+            "data": "",
+        }
         found = TaskScores(**of, by_metric={"pearson": {"all": 0.8}, "spearman": {"all": spearman}})
-        scores = Scores(made_by=records.MADE_BY, model=records.model(), tasks={"stsb": found})
-        return Outcome(Stage(title, None), seconds, scores)
+        run = ScoredRun(model=records.model(), tasks={"stsb": found})
+        return Outcome(Stage(title, None), seconds, run)
 
     earlier, plain = (
         Outcome(Stage("NLI fine-tuning", None), None, None),

@@ -38,7 +38,7 @@ def make_run(tiny_source, tmp_path_factory):
         key = (config.model.low_dim, config.num_labels, config.model.flow is None)
         if key not in models:
             models[key] = build_model(tiny_source, config.model, num_labels=config.num_labels)
-        return run, scoring.PairScorer(models[key], config.model, 12, 12)
+        return run, scoring.PairScorer(models[key], config.model, step=12, max_seq_length=12)
 
     return make
 
@@ -78,7 +78,7 @@ def test_the_record_of_predictions_has_their_scores(make_run, tmp_path):
     data = small_runs.write_stsb(tmp_path / "STS-B", gold=True)
     run, scorer = make_run(tmp_path, data_dir=str(data))
     run.predict(scorer)
-    scores = read_result(run.folder / "test_results.json").scores
+    scores = read_result(run.folder / "test_results.json").tasks["stsb"]
     predictions = read_predictions(run.folder / "test_results.tsv")
     expected = score_predictions(predictions, STSB, tmp_path, "test")
     assert {name: one["all"] for name, one in scores.by_metric.items()} == pytest.approx(expected)
@@ -86,7 +86,7 @@ def test_the_record_of_predictions_has_their_scores(make_run, tmp_path):
     # Without gold scores of the test set there is a record without scores.
     run, scorer = make_run(tmp_path / "without")
     run.predict(scorer)
-    assert read_result(run.folder / "test_results.json").scores is None
+    assert read_result(run.folder / "test_results.json").tasks["stsb"].by_metric == {}
 
 
 def test_files_have_the_originals_keys_order_and_digits(make_run, tmp_path, monkeypatch):

@@ -4,9 +4,8 @@ import numpy as np
 
 from bert_flow_tf.calibration.comparison import Comparison, Row
 from bert_flow_tf.common.json_files import write_json
-from bert_flow_tf.report import collected as results
 from bert_flow_tf.tasks.protocols import TaskScores
-from bert_flow_tf.tasks.scores import IsotropyResults, Scores
+from bert_flow_tf.tasks.scores import IsotropyResults, ScoredRun, Scores
 from bert_flow_tf.training.run_records import StageCost, TrainingResults
 from bert_flow_tf.vectors.isotropy import measure_isotropy
 from tests.bert_flow_tf import records
@@ -32,14 +31,22 @@ def task_scores(title="STS-B", score=0.7308, pairs=1379, split="test", pearson=N
         "split": split,
         "source": f"glue/{title}",
         "pairs": pairs,
+        "data": f"digest of {title}",
     }
     by_protocol = score if isinstance(score, dict) else {"all": score}
     by_metric = {"spearman": by_protocol} | ({"pearson": pearson} if pearson else {})
     return TaskScores(**of_task, by_metric=by_metric, **more)
 
 
-def scores(model=CLS, **tasks):
-    return Scores(made_by=MADE_BY, model=model, tasks=tasks or {"stsb": task_scores()})
+def scores(model=CLS, *, name="demo", without_flow=None, settings=None, **tasks):
+    run = ScoredRun(
+        name=name,
+        model=model,
+        settings=settings or {},
+        tasks=tasks or {"stsb": task_scores()},
+        without_flow=without_flow,
+    )
+    return Scores(made_by=MADE_BY, runs=[run])
 
 
 def write_run(folder, model=CLS_FLOW, **tasks):
@@ -48,7 +55,7 @@ def write_run(folder, model=CLS_FLOW, **tasks):
     trained = TrainingResults(made_by=MADE_BY, model=model, steps=269, stages={"train": cost})
     write(folder / "train_results.json", trained)
     if tasks:
-        write(folder / "evaluation.json", scores(model, **tasks))
+        write(folder / "evaluation.json", scores(model, name=f"{folder}/model.ckpt-269", **tasks))
     return folder
 
 
@@ -68,18 +75,15 @@ def reproduction(rows):
 
     def run(name, seed, score):
         model = records.model(flow=records.flow(seed=seed) if name.startswith("flow") else None)
-        return results.SeedRun(
-            seed=seed, directory="runs/x", model=model, scores=task_scores(score=score)
-        )
+        tasks = {"stsb": task_scores(score=score)}
+        return ScoredRun(name=name, seed=seed, model=model, settings={"nli": False}, tasks=tasks)
 
-    made = {
-        name: [run(name, i, value) for i, value in enumerate(values, start=1)]
+    runs = [
+        run(name, i, value)
         for name, values in rows.items()
-    }
-    of_encoder = {"encoder": "demo", "encoder_flags": {"bert_hub": "demo"}, "with_nli": False}
-    return results.Reproduction(
-        made_by=MADE_BY, **of_encoder, seeds=[1, 2, 3], tasks={"stsb": made}
-    )
+        for i, value in enumerate(values, start=1)
+    ]
+    return Scores(made_by=MADE_BY, runs=runs)
 
 
 def comparison(model=CLS, *, task="sts-b", pairs=1379):

@@ -28,9 +28,7 @@ def test_every_kind_of_result_has_its_pictures(tmp_path):
 
 def test_two_splits_of_one_task_have_a_panel_each(tmp_path):
     results = {split: written.task_scores(split=split) for split in ("test", "dev")}
-    sources = [
-        Source("run", tmp_path / split, written.scores(stsb=one)) for split, one in results.items()
-    ]
+    sources = [Source(tmp_path / split, written.scores(stsb=one)) for split, one in results.items()]
     panels = report_pictures(score_rows(sources), sources, [])["bars"]
     assert titles(panels) == [f"STS-B, {split}, 1,379 pairs: Spearman" for split in results]
 

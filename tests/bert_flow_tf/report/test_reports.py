@@ -57,8 +57,8 @@ def test_a_score_stands_beside_those_of_tf1_and_without_flow(tmp_path):
     )
     assert table[0] == "64 word pieces, flow learned with dropout"
     assert table[1].endswith("x100 all pairs without flow change TF1 code")
-    assert f"{results}/demo.json cls demo STS-B test Spearman 1,379 73.00 - - - 73.08" in table
-    flow = f"{results}/run cls + flow (learned on STS-B; seed 1234) demo"
+    assert "demo cls demo STS-B test Spearman 1,379 73.00 - - - 73.08" in table
+    flow = f"{results}/run/model.ckpt-269 cls + flow (learned on STS-B; seed 1234) demo"
     assert f"{flow} STS-B test Spearman 1,379 78.46 - 73.00 +5.46 78.49 (2 runs)" in table
     # STS-12 has no more with the flow than without.
     assert f"{flow} STS-12 test Spearman wmean 3,108 70.00 72.00 70.00 0.00 -" in table
@@ -83,7 +83,7 @@ AVG = records.model(pooling="avg")
 
 def _reported(result):
     """Return the report's only table."""
-    (table,) = tables.report_of([Source("a", pathlib.Path("a.json"), result)]).tables
+    (table,) = tables.report_of([Source(pathlib.Path("a"), result)]).tables
     return table
 
 

@@ -99,5 +99,5 @@ def test_results_that_are_replaced_go_before_their_record(tmp_path):
     # Here the record cannot be written.
     path.with_suffix(".json").mkdir()
     with pytest.raises(OSError):
-        write_result(path, "0.5\n", True, records.MADE_BY)
+        write_result(path, "0.5\n", records.MADE_BY)
     assert not path.exists()
