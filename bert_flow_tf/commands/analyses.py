@@ -13,7 +13,7 @@ from bert_flow_tf.commands.options import (
     task_option,
 )
 from bert_flow_tf.commands.outputs import locked_file, write_results
-from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_tables
 from bert_flow_tf.common.errors import ArgumentError, check_installed
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
@@ -21,8 +21,7 @@ from bert_flow_tf.tasks.scores import model_in_words
 from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
 
 if TYPE_CHECKING:
-    from bert_flow_tf.report.analyses import WordTable
-    from bert_flow_tf.report.lexical import LexicalPairs
+    pass
 
 # The flow that is learned for Table 6.
 _OF_FLOW = ("method", "flow_model_config", "num_train_epochs", "train_batch_size", "seed")
@@ -98,32 +97,12 @@ def analyses(
     if path:
         write_results(path, result)
     if picture:
-        _draw(picture, words, lexical)
+        from bert_flow_tf.report.pictures import pictures_of_words
+
+        picture.write(pictures_of_words(words, lexical))
 
 
 def _sentences(task: Task, glue_dir: str) -> list[str]:
     """Return all splits' sentences, on which the original learns."""
     parts = [read_split(task, f"{glue_dir}/{task.directory}", split) for split in SPLITS]
     return [text for part in parts for text in (*part.sentences_a, *part.sentences_b)]
-
-
-def _draw(
-    plot: Plot,
-    words: "WordTable | None",
-    lexical: "LexicalPairs | None",
-) -> None:
-    from bert_flow_tf.report import plots
-
-    pictures: dict[str, list[plots.Panel]] = {"distances": [], "frequency": [], "words": []}
-    if lexical is not None:
-        pictures["distances"] = [
-            plots.Panel(lambda axes: plots.distances(lexical, axes=axes), len(lexical.similarities))
-        ]
-    if words is not None:
-        pictures["frequency"] = [
-            plots.Panel(lambda axes: plots.frequency(words.frequency, ax=axes[0]))
-        ]
-        pictures["words"] = [
-            plots.Panel(lambda axes: plots.word_plane(words.embeddings, words.ranks, ax=axes[0]))
-        ]
-    plot.write(pictures)

@@ -20,7 +20,7 @@ from bert_flow_tf.commands.options import (
     task_option,
 )
 from bert_flow_tf.commands.outputs import locked_file, write_results
-from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.records import made_by
@@ -28,7 +28,6 @@ from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
 
 if TYPE_CHECKING:
-    from bert_flow_tf.calibration.comparison import Comparison
     from bert_flow_tf.calibration.judgement import Pairs
 
 
@@ -105,24 +104,9 @@ def compare(
     if path:
         write_results(path, result)
     if picture:
-        _draw(picture, result)
+        from bert_flow_tf.report.pictures import pictures_of_comparison
 
-
-def _draw(plot: Plot, result: "Comparison") -> None:
-    """Draw the cosines of each method, and the scores on pairs."""
-    from bert_flow_tf.report import plots
-
-    pictures: dict[str, list[plots.Panel]] = {"cosines": [], "bars": []}
-    counts, thresholds = plots.cosines_of(result)
-    if any(counts.values()):
-        pictures["cosines"] = [
-            plots.Panel(lambda axes: plots.cosines(counts, thresholds, ax=axes[0]))
-        ]
-    scores = plots.scores_of_comparison(result)
-    if scores:
-        spread = "95 % of the change"
-        pictures["bars"] = [plots.Panel(lambda axes: plots.bars(scores, spread=spread, ax=axes[0]))]
-    plot.write(pictures)
+        picture.write(pictures_of_comparison(result))
 
 
 def _check_methods(methods: Sequence[str], settings: FitSettings) -> None:

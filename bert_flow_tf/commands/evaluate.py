@@ -3,7 +3,6 @@
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +16,7 @@ from bert_flow_tf.commands.options import (
     name_list,
 )
 from bert_flow_tf.commands.outputs import locked_file, say
-from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.common.json_files import read_json
@@ -28,9 +27,6 @@ from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
 from bert_flow_tf.training.run_records import is_run
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from bert_flow_tf.report.plots import Pairs
     from bert_flow_tf.tasks.scored_tasks import ScoredTask
 
@@ -134,7 +130,9 @@ def evaluate(
         say(f"results written: {path}", err=True)
     print_table(scores_table(results), table_format)
     if picture:
-        _draw(picture, kept)
+        from bert_flow_tf.report.pictures import pictures_of_pairs
+
+        picture.write(pictures_of_pairs(kept.values()))
     read.check_complete()
 
 
@@ -153,21 +151,3 @@ def _keep(kept: "dict[str, Pairs]", side: str, task: "ScoredTask", cosines: np.n
 
     gold = np.concatenate([part.labels for part in task.subsets.values()])
     kept.setdefault(task.name, Pairs(gold, {}, task.title)).cosines[side] = cosines
-
-
-def _draw(plot: Plot, kept: "Mapping[str, Pairs]") -> None:
-    """Draw graded pairs against their scores, and labels by cosine."""
-    from bert_flow_tf.report import plots
-
-    pictures: dict[str, list[plots.Panel]] = {"gold": [], "reliability": []}
-    for pairs in kept.values():
-        name = "reliability" if pairs.has_labels else "gold"
-        draw = plots.reliability if pairs.has_labels else plots.gold
-        pictures[name].append(
-            plots.Panel(functools.partial(_on_axes, draw, pairs), len(pairs.cosines))
-        )
-    plot.write(pictures)
-
-
-def _on_axes(draw: "Callable[..., Figure]", pairs: "Pairs", axes: "Sequence[Axes]") -> "Figure":
-    return draw(pairs, axes=axes)

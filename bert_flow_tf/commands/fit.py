@@ -26,7 +26,7 @@ from bert_flow_tf.commands.options import (
     metric_option,
 )
 from bert_flow_tf.commands.outputs import locked_folder, say
-from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.common.embedding_files import open_array
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
@@ -121,25 +121,10 @@ def fit(
     written = "calibration" if is_calibration else "model"
     say(f"{written} written: {out} ({count} sentences, {training})")
     if picture:
-        _draw(picture, learned)
+        from bert_flow_tf.report.pictures import pictures_of_history
 
-
-def _draw(plot: Plot, learned: "Calibrated | BertFlow") -> None:
-    """Draw the cosines of held-out sentences, and the losses."""
-    from bert_flow_tf.report import plots
-
-    history = learned.history_
-    assert history is not None  # `fit` sets it.
-    pictures: dict[str, list[plots.Panel]] = {"cosines": [], "losses": []}
-    counts, thresholds = plots.cosines_of(history)
-    if counts:
-        pictures["cosines"] = [
-            plots.Panel(lambda axes: plots.cosines(counts, thresholds, ax=axes[0]))
-        ]
-    losses = history.recorded_losses
-    if losses:
-        pictures["losses"] = [plots.Panel(lambda axes: plots.losses({"": losses}, ax=axes[0]))]
-    plot.write(pictures)
+        assert learned.history_ is not None  # `fit` sets it.
+        picture.write(pictures_of_history(learned.history_))
 
 
 def _rows(embeddings: str, is_array: bool) -> int:

@@ -1,14 +1,13 @@
 """`bert-flow isotropy`: how evenly embeddings fill their space."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
-import numpy as np
 
-from bert_flow_tf.commands.colours import COLOUR, Colours, read_colours
+from bert_flow_tf.commands.colours import COLOUR, read_colours
 from bert_flow_tf.commands.command import check_one_of, command, option, setting_options
 from bert_flow_tf.commands.options import (
     InputOptions,
@@ -17,17 +16,16 @@ from bert_flow_tf.commands.options import (
     task_option,
 )
 from bert_flow_tf.commands.outputs import locked_file, write_results
-from bert_flow_tf.commands.pictures import PLOT, Plot, locked_plot, panels_option
+from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.scores import (
-    IsotropyResults,
     channels_in_words,
     isotropy_table,
     model_in_words,
 )
-from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
+from bert_flow_tf.tasks.tasks import SPLITS, Task, has_gold_scores, read_split
 from bert_flow_tf.vectors.isotropy import positive_pairs
 
 if TYPE_CHECKING:
@@ -107,7 +105,11 @@ def isotropy(
     if path:
         write_results(path, result)
     if picture:
-        _draw(picture, result, found.sides, colours, measured.sentences)
+        from bert_flow_tf.report.pictures import pictures_of_isotropy
+
+        values = colours.of(measured.sentences) if colours else None
+        column = colours.column if colours else ""
+        picture.write(pictures_of_isotropy(result, found.sides, values, column))
 
 
 class _Measured(NamedTuple):
@@ -125,11 +127,10 @@ def _of_task(task: Task, glue_dir: str, split: str) -> _Measured:
     for name in SPLITS if split == "all" else (split,):
         examples = read_split(task, os.path.join(glue_dir, task.directory), name)
         sentences += examples.sentences_a + examples.sentences_b
-        try:
-            examples = read_scored_split(task, glue_dir, name)
-        except UserError:
-            # The task, or the public data, has no scores for this split.
+        # The task, or the public data, may have no scores for this split.
+        if not has_gold_scores(task, os.path.join(glue_dir, task.directory), name):
             continue
+        examples = read_scored_split(task, glue_dir, name)
         both = list(zip(examples.sentences_a, examples.sentences_b, strict=True))
         pairs += [both[i] for i in positive_pairs(examples.labels.tolist(), task.label_max)]
     return _Measured(f"{task.directory}, {split}", list(dict.fromkeys(sentences)), pairs)
@@ -156,29 +157,3 @@ def _of_files(sentences: Iterator[str] | None, scored: "Pairs | None") -> _Measu
         )
     positive = positive_pairs(scores).tolist() if pairs else []
     return _Measured(source, list(dict.fromkeys(texts)), [pairs[i] for i in positive])
-
-
-def _draw(
-    plot: Plot,
-    result: IsotropyResults,
-    sides: Mapping[str, np.ndarray],
-    colours: Colours | None,
-    sentences: Sequence[str],
-) -> None:
-    """Draw cosines, the plane of two directions, and the spectrum."""
-    from bert_flow_tf.report import plots
-    from bert_flow_tf.vectors.thresholds import threshold
-
-    values = colours.of(sentences) if colours else None
-    column = colours.column if colours else ""
-    counts, _ = plots.cosines_of(result)
-    # Few sentences have no cosine that one in 1,000 pairs exceeds.
-    cuts = {name: threshold(side).cosine for name, side in sides.items() if len(side) >= _ENOUGH}
-    pictures = {
-        "cosines": [plots.Panel(lambda axes: plots.cosines(counts, cuts, ax=axes[0]))],
-        "plane": [
-            plots.Panel(lambda axes: plots.plane(sides, values, name=column, axes=axes), len(sides))
-        ],
-        "spectrum": [plots.Panel(lambda axes: plots.spectrum(result.measures, ax=axes[0]))],
-    }
-    plot.write(pictures)

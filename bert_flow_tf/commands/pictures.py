@@ -10,7 +10,7 @@ from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from bert_flow_tf.report.plots.style import Panel
+    from bert_flow_tf.report.plots.style import Picture
 
 
 class Plot(NamedTuple):
@@ -19,7 +19,7 @@ class Plot(NamedTuple):
     path: pathlib.Path
     names: list[str] | None
 
-    def write(self, pictures: "Mapping[str, Sequence[Panel]]") -> None:
+    def write(self, pictures: "Mapping[str, Sequence[Picture]]") -> None:
         """Write the wanted pictures as one figure, and say where.
 
         Raises:
@@ -31,10 +31,10 @@ class Plot(NamedTuple):
             drawn = ", ".join(name for name, one in pictures.items() if one) or "other data"
             raise ArgumentError(f"panels: {found}, which these data cannot show, expected {drawn}")
         wanted = [
-            panel
+            picture
             for name, found in pictures.items()
             if self.names is None or name in self.names
-            for panel in found
+            for picture in found
         ]
         from bert_flow_tf.report.plots.style import panels, save
 

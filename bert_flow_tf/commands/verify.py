@@ -20,10 +20,12 @@ from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_tables
 from bert_flow_tf.common.atomic import new_file
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.report.collected import FoundResults, find_results
+from bert_flow_tf.report.collected import FoundResults, LeftOut, find_results
 
 if TYPE_CHECKING:
     from bert_flow_tf.report.collected import Verification
+    from bert_flow_tf.report.pictures import Pictures
+    from bert_flow_tf.report.reports import Report
 
 logger = logging.getLogger(__name__)
 
@@ -77,27 +79,36 @@ def report(
     if not tables:
         raise UserError("--runs: found no scores or other figures to report")
     print_tables(tables, table_format)
-    if path is not None:
-        _write_page(path, found, runs)
-    if picture is not None:
+    left_out = found.left_out
+    if path is not None or picture is not None:
         from bert_flow_tf.report.pictures import report_pictures
 
-        picture.write(report_pictures(reported.rows, found.sources, runs))
+        drawn = report_pictures(reported.rows, found.sources, runs)
+        for one in drawn.left_out:
+            say(str(one), err=True)
+        left_out = [*left_out, *drawn.left_out]
+        if path is not None:
+            _write_page(path, reported, drawn.pictures, left_out)
+        if picture is not None:
+            picture.write(drawn.pictures)
+    _check_whole(left_out)
 
 
-def _write_page(path: pathlib.Path, found: FoundResults, runs: Sequence[str]) -> None:
+def _write_page(
+    path: pathlib.Path, reported: "Report", pictures: "Pictures", left_out: Sequence[LeftOut]
+) -> None:
     from bert_flow_tf.report.page import report_page
 
-    page = report_page(found.sources, found.left_out, runs)
+    page = report_page(reported, pictures, left_out)
     with new_file(path) as new:
         new.write_text(page, encoding="utf-8")
     say(f"page written: {path}", err=True)
 
 
-def _check_more(first: Sequence[str], more: Sequence[str]) -> None:
-    """Raise `click.UsageError` for paths without `--runs` before them."""
-    if more and not first:
-        raise click.UsageError(f"found the argument {more[0]}, expected --runs before it")
+def _check_whole(left_out: Sequence[LeftOut]) -> None:
+    """Raise `UserError` after the work if files could not be read."""
+    if damaged := [str(one.path) for one in left_out if one.is_damaged]:
+        raise UserError(f"left out, because they are damaged: {', '.join(damaged)}")
 
 
 def _found(runs: Sequence[str]) -> FoundResults:
@@ -160,7 +171,8 @@ def verify(
     from bert_flow_tf.report.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else locked_file(out, overwrite=overwrite)
-    sources = _found([*runs, *more]).sources if runs else []
+    found = _found([*runs, *more]) if runs else FoundResults([], [])
+    sources = found.sources
     replays = _replayed(whole_runs, glue_dir, nli_dir) if whole_runs and glue_dir else []
     verification = _verification(runs, replays)
     claims = verdict([verification], score_rows(sources))
@@ -171,6 +183,7 @@ def verify(
     click.echo(verdict_table(claims).to_text())
     if path is not None:
         write_results(path, verification)
+    _check_whole(found.left_out)
     if any(claim.mark == DIFFERENT for claim in claims):
         sys.exit(1)
 

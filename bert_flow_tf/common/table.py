@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bert_flow_tf.common.errors import one_line
+
 # `Table.to_format` takes these names.
 FORMATS = ("text", "csv", "markdown", "latex", "json")
 
@@ -19,7 +21,8 @@ _LEAST_WIDTH = 12
 _GAP = "  "
 # Names of files and models may be broken behind a slash or an underscore.
 _BREAKS = re.compile(r"(\s+)|(?<=\w[/_])(?=\w)")
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&#])")
+# GitHub reads dollars as mathematics.
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&#$])")
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -42,6 +45,7 @@ _LATEX_SPECIAL = {
     "Δ": r"$\Delta$",
     "–": "--",
     "…": r"\ldots{}",
+    "ℓ": r"$\ell$",
 }
 
 
@@ -108,7 +112,8 @@ def x100(fraction: float | None) -> Cell:
 class Table:
     """Rows of cells; columns without any value are dropped.
 
-    Columns of numbers (True in `is_numeric`) are aligned to the right.
+    Columns of numbers (True in `is_numeric`) are aligned to the right. Texts are lines without
+    control characters, whatever a name holds; each format escapes what else it reads.
     """
 
     columns: Sequence[str]
@@ -118,9 +123,10 @@ class Table:
     has_total: bool = False  # True if the last row sums up the others
 
     def __post_init__(self) -> None:
-        cells = [
-            [cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows
-        ]
+        cells = [[_cell(entry) for entry in row] for row in self.rows]
+        self.title = one_line(self.title)
+        self.notes = [one_line(note) for note in self.notes]
+        self.columns = [one_line(name) for name in self.columns]
         kept = [i for i in range(len(self.columns)) if any(row[i].text for row in cells)]
         self.columns = [self.columns[i] for i in kept]
         self.rows = self.cells = [[row[i] for i in kept] for row in cells]
@@ -227,6 +233,13 @@ class Table:
         return "\n".join(lines)
 
 
+def _cell(entry: Entry) -> Cell:
+    """Return a cell whose texts are one line each."""
+    cell = entry if isinstance(entry, Cell) else Cell(entry)
+    text = None if cell.text is None else one_line(cell.text)
+    return cell._replace(text=text, note=one_line(cell.note))
+
+
 def _shown(cell: Cell, missing: str) -> str:
     """Return text and note, as a reader sees them."""
     text = missing if cell.text is None else cell.text
@@ -323,4 +336,6 @@ def _latex_row(row: Sequence[Cell], missing: str) -> str:
         text = missing if cell.text is None else _escaped_latex(_shown(cell, missing))
         # A hyphen is shorter than a minus.
         cells.append(re.sub(r"(?<!\w)-(?=\d)", "$-$", text) if cell.is_number else text)
-    return " & ".join(cells) + r" \\"
+    # The \\ of the line before would take a first [ or * as its argument.
+    start = "{}" if cells[0].startswith(("[", "*")) else ""
+    return start + " & ".join(cells) + r" \\"

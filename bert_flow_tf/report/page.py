@@ -3,8 +3,7 @@
 import base64
 import dataclasses
 import importlib.resources
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jinja2
@@ -13,10 +12,10 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.table import Table
 from bert_flow_tf.common.version import __version__
 from bert_flow_tf.report import plots
-from bert_flow_tf.report.collected import LeftOut, Source
-from bert_flow_tf.report.pictures import report_pictures
+from bert_flow_tf.report.collected import LeftOut
+from bert_flow_tf.report.pictures import Pictures
 from bert_flow_tf.report.plots.style import check_matplotlib
-from bert_flow_tf.report.reports import PUBLISHED_COLUMNS, Report, literature_table, report_of
+from bert_flow_tf.report.reports import PUBLISHED_COLUMNS, Report, literature_table
 from bert_flow_tf.report.rows import ScoreRow
 from bert_flow_tf.report.verdict import ALIKE, DIFFERENT, SAME
 
@@ -26,7 +25,7 @@ _FIRST_COLUMNS = ("name", "embedding", "encoder", "task", "metric", "x100")
 _MARKS = {SAME: " same", ALIKE: " same", DIFFERENT: " different"}
 
 
-class Picture(NamedTuple):
+class DrawnPicture(NamedTuple):
     """A picture of the page; the address holds all of it."""
 
     address: str
@@ -38,27 +37,23 @@ class Section(NamedTuple):
 
     title: str
     tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = ()
+    pictures: Sequence[DrawnPicture] = ()
     lines: Sequence[str] = ()
 
 
-def report_page(
-    sources: Sequence[Source], left_out: Sequence[LeftOut], runs: Iterable[str | os.PathLike]
-) -> str:
+def report_page(report: Report, pictures: Pictures, left_out: Sequence[LeftOut]) -> str:
     """Return the page: scores, pictures, other results, the verdict.
 
     Args:
-      sources, left_out: see `records.find_results`.
-      runs: the files and folders in which they were found.
+      pictures: see `pictures.report_pictures`.
+      left_out: what the page names at its end.
     """
-    report = report_of(sources)
-    lines = [f"{one.path}: {one.reason}" for one in left_out]
+    lines = [str(one).removeprefix("left out: ") for one in left_out]
     lines += _not_beside_paper(report.rows)
-    pictures: list[Picture] = []
+    drawn: list[DrawnPicture] = []
     try:
         check_matplotlib()
-        drawn = report_pictures(report.rows, sources, runs)
-        pictures = [_picture(panel) for some in drawn.values() for panel in some]
+        drawn = [_drawn(picture) for some in pictures.values() for picture in some]
     except UserError as error:
         lines.append(f"pictures: {error}")
     text = importlib.resources.files("bert_flow_tf.report").joinpath("page.html").read_text("utf-8")
@@ -66,13 +61,13 @@ def report_page(
     return environment.from_string(text).render(
         title="Sentence embeddings: scores and measures",
         subtitle=f"bert-flow report, version {__version__}; a click on a column sorts by it.",
-        sections=list(_sections(report, lines, pictures)),
+        sections=list(_sections(report, lines, drawn)),
         marks=_MARKS,
     )
 
 
 def _sections(
-    report: Report, lines: Sequence[str], pictures: Sequence[Picture]
+    report: Report, lines: Sequence[str], pictures: Sequence[DrawnPicture]
 ) -> Iterator[Section]:
     if report.scores:
         yield Section("Scores, beside the paper's and the TF1 code's", [_beside(report.scores)])
@@ -88,12 +83,12 @@ def _sections(
         yield Section("Left out", lines=lines)
 
 
-def _picture(panel: plots.Panel) -> Picture:
-    """Draw a panel, whose own title is its text."""
-    figure = plots.panels([panel])
+def _drawn(picture: plots.Picture) -> DrawnPicture:
+    """Draw a picture, whose own title is its text."""
+    figure = plots.panels([picture])
     svg = base64.b64encode(plots.to_svg(figure).encode()).decode("ascii")
     title = figure.axes[0].get_title(loc="left")
-    return Picture(f"data:image/svg+xml;base64,{svg}", " ".join(title.split()))
+    return DrawnPicture(f"data:image/svg+xml;base64,{svg}", " ".join(title.split()))
 
 
 def _not_beside_paper(rows: Sequence[ScoreRow]) -> Iterator[str]:

@@ -24,11 +24,12 @@ class TextTokenizer:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self._tokenizer.no_padding()
         self.limit(max_seq_length)
-        special = ("[UNK]", "[CLS]", "[SEP]")
-        found = [self._tokenizer.token_to_id(token) for token in special]
-        if None in found:
-            missing = special[found.index(None)]
-            raise UserError(f"{path}: found no {missing}, expected BERT's word pieces")
+        found = []
+        for token in ("[UNK]", "[CLS]", "[SEP]"):
+            number = self._tokenizer.token_to_id(token)
+            if number is None:
+                raise UserError(f"{path}: found no {token}, expected BERT's word pieces")
+            found.append(number)
         self._unknown, self._cls, self._sep = found
 
     def limit(self, max_seq_length: int) -> None:

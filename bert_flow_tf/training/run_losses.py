@@ -1,8 +1,9 @@
 """Read the losses of a saved model or of a run."""
 
 import pathlib
+from typing import NamedTuple
 
-from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.errors import UserError, warn_user
 from bert_flow_tf.common.json_files import read_json
 from bert_flow_tf.common.losses import BITS, Losses, saved_losses
 from bert_flow_tf.common.reading import AnyPath, reading
@@ -16,9 +17,12 @@ _EVENTS = "events.out.tfevents.*"
 def read_losses(folder: AnyPath) -> Losses:
     """Return the losses of a saved model, a calibration or a run.
 
-    Raises `UserError` if the folder has none.
+    A file of events that was cut is read up to the cut, with a warning. Raises `UserError` if the
+    folder has no losses.
     """
-    found = find_losses(folder)
+    found, damaged = read_up_to_damage(folder)
+    for path in damaged:
+        warn_user(f"{path}: damaged; its losses are read up to there")
     if found is None:
         raise UserError(
             f"{folder}: found no losses, expected a model whose flow `fit` learned, or a run"
@@ -26,17 +30,27 @@ def read_losses(folder: AnyPath) -> Losses:
     return found
 
 
-def find_losses(folder: AnyPath) -> Losses | None:
-    """Return the losses as `read_losses`, or None."""
+class ReadLosses(NamedTuple):
+    """A folder's losses, if any, and the files that hold a damaged record."""
+
+    losses: Losses | None
+    damaged: list[pathlib.Path]
+
+
+def read_up_to_damage(folder: AnyPath) -> ReadLosses:
+    """Return the losses as `read_losses`; a file of events counts up to its first damage."""
     path = pathlib.Path(folder)
     found = saved_losses(path)
-    return _losses_of_run(path) if found is None and is_run(path) else found
+    if found is not None or not is_run(path):
+        return ReadLosses(found, [])
+    damaged: list[pathlib.Path] = []
+    scalars = _scalars(path, damaged)
+    return ReadLosses(_losses_of_run(path, scalars), damaged)
 
 
-def _losses_of_run(folder: pathlib.Path) -> Losses | None:
-    """Return the losses in a run's events; None without any."""
+def _losses_of_run(folder: pathlib.Path, scalars: dict[str, dict[int, float]]) -> Losses | None:
+    """Return the losses in a run's scalars; None without any."""
     config = read_config(folder)
-    scalars = _scalars(folder)
     if config is None or "loss" not in scalars:
         return None
     losses = scalars["loss"]
@@ -61,10 +75,11 @@ def _unit(config: RunConfig) -> str:
     return "nats per pair" if config.num_labels else "squared error of the cosine"
 
 
-def _scalars(folder: pathlib.Path) -> dict[str, dict[int, float]]:
+def _scalars(folder: pathlib.Path, damaged: list[pathlib.Path]) -> dict[str, dict[int, float]]:
     """Return TensorBoard's scalars of a run by name and step.
 
-    Each attempt to train has a file; a later one has the steps that were taken again.
+    Each attempt to train has a file; a later one has the steps that were taken again. Damaged files
+    are added to `damaged`, and read up to there, as TensorBoard does.
     """
     # Importing TensorFlow takes seconds, which a saved model's losses do not need.
     import tensorflow as tf
@@ -72,8 +87,16 @@ def _scalars(folder: pathlib.Path) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     # Their names have the second at which each started.
     for path in sorted(folder.glob(_EVENTS)):
+        events = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
         with reading(path, "TensorBoard's events"):
-            for data in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            while True:
+                try:
+                    data = next(events)
+                except StopIteration:
+                    break
+                except tf.errors.DataLossError:
+                    damaged.append(path)
+                    break
                 event = tf.compat.v1.Event.FromString(data)
                 for value in event.summary.value:
                     scalar = float(tf.make_ndarray(value.tensor))

@@ -6,12 +6,12 @@ from bert_flow_tf.report.plots.cosines import cosines, cosines_of
 from bert_flow_tf.report.plots.losses import losses
 from bert_flow_tf.report.plots.plane import plane
 from bert_flow_tf.report.plots.spectrum import spectrum
-from bert_flow_tf.report.plots.style import Panel, panels, save, to_svg
+from bert_flow_tf.report.plots.style import Picture, panels, save, to_svg
 from bert_flow_tf.report.plots.words import distances, frequency, word_plane
 
 __all__ = [
     "Pairs",
-    "Panel",
+    "Picture",
     "Score",
     "bars",
     "cosines",

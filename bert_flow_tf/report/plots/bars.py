@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# A longer name would leave no width for its bar.
-_LONGEST = 32
-
 
 class Score(NamedTuple):
     """A score times 100, and its spread."""
@@ -84,7 +81,7 @@ def bars(
             alpha=0.75,
             hatch=look.hatch,
             edgecolor="white",
-            label=series,
+            label=style.entry(series),
             error_kw={"ecolor": "black", "capsize": 2.5, "linewidth": 1},
         )
         for place, score in zip(places, one.values(), strict=True):
@@ -97,7 +94,7 @@ def bars(
                 va="center",
                 fontsize=7,
             )
-    axes.set_yticks(range(len(names)), [_short(name) for name in names], fontsize=8)
+    style.ticks(axes, names)
     # One name alone would get bars as high as the picture.
     middle = (len(names) - 1) / 2
     half = max(len(names), 2) / 2
@@ -108,8 +105,3 @@ def bars(
     if len(scores) > 1:
         style.legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
     return axes.figure  # type: ignore[return-value]
-
-
-def _short(name: str) -> str:
-    """Return the end of a long name, such as a path."""
-    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"

@@ -56,7 +56,12 @@ def cosines(
         look = style.look(i)
         share = 100 * one / one.sum()
         axes.stairs(
-            share, COSINE_BINS, color=look.colour, linestyle=look.line, linewidth=1.6, label=name
+            share,
+            COSINE_BINS,
+            color=look.colour,
+            linestyle=look.line,
+            linewidth=1.6,
+            label=style.entry(name),
         )
         if len(drawn) <= 2:
             axes.stairs(share, COSINE_BINS, fill=True, alpha=0.18, color=look.colour)

@@ -30,7 +30,8 @@ def losses(trainings: Mapping[str, Losses], *, ax: "Axes | None" = None) -> "Fig
             "one kind"
         )
     axes = style.own_axes(ax)
-    for i, (name, one) in enumerate(trainings.items()):
+    names = style.shortened([*trainings])
+    for i, (name, one) in enumerate(zip(names, trainings.values(), strict=True)):
         look = style.look(i)
         steps, values = _windows(one.training)
         title = f"{name}, " if len(trainings) > 1 else ""
@@ -41,7 +42,7 @@ def losses(trainings: Mapping[str, Losses], *, ax: "Axes | None" = None) -> "Fig
             linewidth=1,
             linestyle=look.line,
             alpha=0.8,
-            label=f"{title}training",
+            label=style.entry(f"{title}training"),
         )
         if one.held_out:
             axes.plot(
@@ -51,7 +52,7 @@ def losses(trainings: Mapping[str, Losses], *, ax: "Axes | None" = None) -> "Fig
                 marker=look.marker,
                 markersize=4,
                 linewidth=0.8,
-                label=f"{title}held out",
+                label=style.entry(f"{title}held out"),
             )
     every = np.concatenate([_windows(one.training)[1] for one in trainings.values()])
     if every.size > 50:

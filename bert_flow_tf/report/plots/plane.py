@@ -76,7 +76,7 @@ def _points(axes: "Axes", points: np.ndarray, colours: Sequence[object] | None, 
         drawn = axes.scatter(
             points[:, 0], points[:, 1], c=np.array(colours, float), cmap=style.SCALE, **options
         )
-        axes.figure.colorbar(drawn, ax=axes, label=name, shrink=0.8, extend="both")
+        style.colorbar(axes, drawn, name, extend="both")
         return
     texts = np.array([str(one) for one in colours])
     names, counts = np.unique(texts, return_counts=True)
@@ -89,7 +89,7 @@ def _points(axes: "Axes", points: np.ndarray, colours: Sequence[object] | None, 
         for i, one in enumerate(shown):
             look = style.look(i)
             rows = np.flatnonzero(texts == one)[part::_PARTS]
-            label = one if part == 0 else None
+            label = style.entry(one) if part == 0 else None
             axes.scatter(
                 *points[rows].T, color=look.colour, marker=look.marker, label=label, **options
             )

@@ -31,7 +31,7 @@ def spectrum(
             share,
             color=look.colour,
             linestyle=look.line,
-            label=f"{name}: {measures.participation_ratio:.0f} directions",
+            label=style.entry(f"{name}: {measures.participation_ratio:.0f} directions"),
         )
     axes.set_xscale("log")
     axes.set_yscale("log")

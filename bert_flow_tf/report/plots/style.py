@@ -1,24 +1,32 @@
-"""The look of every picture, and figures of several of them.
+"""The look of every picture, its texts, and figures of several of them.
 
 A picture is a function that draws on given axes, or on a figure of its own. matplotlib loads when
 the first is drawn; no function touches the state of `pyplot`.
+
+Names of files, columns and sentences come into a picture by `label`, `legend`, `entry` and `ticks`
+alone: matplotlib would read a dollar as mathematics, and leave out a name that begins with an
+underscore.
 """
 
-import dataclasses
+import collections
+import functools
 import io
 import math
 import os
 import pathlib
+import re
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_flow_tf.common.atomic import new_file
-from bert_flow_tf.common.errors import ArgumentError, check_installed
+from bert_flow_tf.common.errors import ArgumentError, check_installed, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 ENDINGS = (".png", ".svg", ".pdf")
 _DPI = 150
@@ -26,6 +34,13 @@ _WIDTH = 4.6
 _HEIGHT = 3.9
 # A longer title takes several lines.
 _TITLE_WIDTH = 56
+# A longer name would leave no width for its bar.
+_LONGEST = 48
+_NAME_WIDTH = 24
+# matplotlib drops a series whose label begins with an underscore.
+_HIDES = "\N{WORD JOINER}"
+# matplotlib's last font has boxes for all characters.
+_BOXES = "Last Resort"
 
 
 class Look(NamedTuple):
@@ -58,20 +73,29 @@ def look(i: int) -> Look:
     return LOOKS[i % len(LOOKS)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Panel:
-    """A picture of a figure.
+class Picture(NamedTuple):
+    """A picture of a figure: a function of this package, bound to what it draws.
 
     Attributes:
-      draw: a function that draws it on `width` axes.
-      width: how many axes it takes, beside one another.
+      function: takes `ax`, or `axes` if there are sides.
+      sides: number of axes beside one another; None for a picture on one, `ax`.
     """
 
-    draw: "Callable[[Sequence[Axes]], object]"
-    width: int = 1
+    function: "Callable[..., Figure]"
+    sides: int | None = None
+
+    @property
+    def width(self) -> int:
+        return self.sides or 1
+
+    def draw(self, axes: "Sequence[Axes]") -> None:
+        if self.sides is None:
+            self.function(ax=axes[0])
+        else:
+            self.function(axes=axes)
 
 
-def panels(pictures: Sequence[Panel]) -> "Figure":
+def panels(pictures: Sequence[Picture]) -> "Figure":
     """Draw several pictures as panels of one figure.
 
     Two pictures of one panel stand beside each other; a wider one has a row of its own.
@@ -116,16 +140,124 @@ def several_axes(axes: "Sequence[Axes] | None", count: int) -> "Sequence[Axes]":
 
 def label(axes: "Axes", title: str, x: str, y: str) -> None:
     """Set the title and axis labels, and hide needless spines."""
-    axes.set_title(textwrap.fill(title, _TITLE_WIDTH), fontsize=10, loc="left")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    text = textwrap.fill(one_line(title), _TITLE_WIDTH)
+    _plain([axes.set_title(text, fontsize=10, loc="left"), axes.set_xlabel(x), axes.set_ylabel(y)])
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def legend(axes: "Axes", **options: object) -> None:
+def entry(name: str) -> str:
+    """Return a name as the `label` of a series, for `legend`."""
+    text = one_line(name)
+    return f"{_HIDES}{text}" if text.startswith("_") else text
+
+
+def legend(axes: "Axes", *, title: str = "", **options: Any) -> None:
     """Add a legend if there are names."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, frameon=True, framealpha=0.8, edgecolor="none", **options)
+    if not axes.get_legend_handles_labels()[0]:
+        return
+    made = axes.legend(
+        fontsize=8, frameon=True, framealpha=0.8, edgecolor="none", title=title, **options
+    )
+    for text in made.get_texts():
+        text.set_text(text.get_text().removeprefix(_HIDES))
+    _plain([*made.get_texts(), made.get_title()])
+
+
+def ticks(axes: "Axes", names: Sequence[str]) -> None:
+    """Write a name beside each whole number of the vertical axis; shorten long ones."""
+    shown = [textwrap.fill(name, _NAME_WIDTH) for name in shortened(names)]
+    axes.set_yticks(range(len(names)), shown, fontsize=8)
+    _plain(axes.get_yticklabels())
+
+
+def shortened(names: Sequence[str], longest: int = _LONGEST) -> list[str]:
+    """Return different names for different ones, as short as a picture needs them.
+
+    The folders that all have are left out; of long ones, what all begin and end with, then the
+    middle.
+    """
+    folders = [one_line(name).split("/") for name in names]
+    common = _number_of_equal([one[:-1] for one in folders])
+    names = ["/".join(one[common:]) for one in folders]
+    if len(set(names)) > 1 and max(map(len, names)) > longest:
+        parts = [re.findall(r"[^/_\s,]+|[/_\s,]", name) for name in names]
+        start = _number_of_equal(parts)
+        end = _number_of_equal([one[start:][::-1] for one in parts])
+        names = [
+            "".join([*["…"][: start > 0], *one[start : len(one) - end], *["…"][: end > 0]])
+            for one in parts
+        ]
+    short = [
+        name if len(name) <= longest else f"{name[: longest // 2]}…{name[1 - longest // 2 :]}"
+        for name in names
+    ]
+    counts = collections.Counter(short)
+    known = dict.fromkeys(zip(short, names, strict=True))
+    if len(known) == len(counts):
+        return short
+    # They differ in their middle alone.
+    numbers = {name: i for i, (_, name) in enumerate(known, start=1)}
+    return [f"{numbers[name]}: {one}" for one, name in zip(short, names, strict=True)]
+
+
+def _number_of_equal(parts: Sequence[Sequence[str]]) -> int:
+    """Return how many parts all lists begin with."""
+    count = 0
+    for one in zip(*parts, strict=False):
+        if len(set(one)) > 1:
+            break
+        count += 1
+    return count
+
+
+def _plain(texts: "Iterable[Text]") -> None:
+    """Show texts as they are, in fonts that have their characters."""
+    for text in texts:
+        text.set_parse_math(False)
+        if fallbacks := fallback_fonts(frozenset(text.get_text())):
+            text.set_fontfamily([*text.get_fontfamily(), *fallbacks])
+
+
+@functools.cache
+def fallback_fonts(characters: frozenset[str]) -> tuple[str, ...]:
+    """Return the installed fonts that have what the default one lacks.
+
+    A character that no font has stays a box.
+    """
+    from matplotlib import font_manager
+
+    missing = {ord(one) for one in characters if not one.isspace()}
+    missing -= _characters_of(font_manager.findfont(font_manager.FontProperties()), missing)
+    found: list[str] = []
+    while missing:
+        covered = {
+            font.name: _characters_of(font.fname, missing)
+            for font in font_manager.fontManager.ttflist
+            if not font.name.startswith(_BOXES)
+        }
+        # Among fonts with as many, one without serifs.
+        best = max(covered, key=lambda name: (len(covered[name]), "Sans" in name), default="")
+        if not covered.get(best):
+            break
+        found.append(best)
+        missing -= covered[best]
+    return tuple(found)
+
+
+def _characters_of(path: str, wanted: set[int]) -> set[int]:
+    """Return the code points that a font has."""
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(path)
+    return {one for one in wanted if font.get_char_index(one)}
+
+
+def colorbar(axes: "Axes", drawn: "PathCollection", name: str, **options: Any) -> None:
+    """Add the scale of a picture's colours."""
+    assert axes.figure is not None, "axes belong to a figure"
+    made = axes.figure.colorbar(drawn, ax=axes, shrink=0.8, **options)
+    made.set_label(name)
+    _plain([made.ax.yaxis.label])
 
 
 def check_matplotlib() -> None:

@@ -35,7 +35,7 @@ def distances(pairs: LexicalPairs, *, axes: "Sequence[Axes] | None" = None) -> "
                 linewidths=0,
                 color=look.colour,
                 marker=look.marker,
-                label=said,
+                label=style.entry(said),
                 rasterized=True,
             )
         rho = 100 * pairs.correlation(name)
@@ -58,7 +58,7 @@ def frequency(table: FrequencyTable, *, ax: "Axes | None" = None) -> "Figure":
             color=look.colour,
             linestyle=look.line,
             marker=look.marker,
-            label=name,
+            label=style.entry(name),
         )
     style.label(
         axes,
@@ -88,7 +88,7 @@ def word_plane(embeddings: np.ndarray, ranks: np.ndarray, *, ax: "Axes | None" =
         linewidths=0,
         rasterized=True,
     )
-    axes.figure.colorbar(drawn, ax=axes, label="rank (log10; 0 is the most frequent)", shrink=0.8)
+    style.colorbar(axes, drawn, "rank (log10; 0 is the most frequent)")
     style.label(
         axes,
         "Word embeddings by frequency",

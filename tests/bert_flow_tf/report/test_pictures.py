@@ -9,15 +9,16 @@ from tests.bert_flow_tf.original import written
 from tests.bert_flow_tf.records import MADE_BY
 
 
-def titles(panels):
-    figures = [plots.panels([panel]) for panel in panels]
+def titles(pictures):
+    figures = [plots.panels([one]) for one in pictures]
     # A long title takes several lines.
     return [" ".join(one.axes[0].get_title(loc="left").split()) for one in figures]
 
 
 def test_every_kind_of_result_has_its_pictures(tmp_path):
     sources = find_results([written.write_all(tmp_path)]).sources
-    found = report_pictures(score_rows(sources), sources, [tmp_path])
+    found, left_out = report_pictures(score_rows(sources), sources, [tmp_path])
+    assert left_out == []
     assert titles(found["bars"]) == [
         "STS-12, test, 3,108 pairs: Spearman wmean",
         "STS-B, test, 1,379 pairs: Spearman (whiskers: deviation over seeds)",
@@ -29,8 +30,8 @@ def test_every_kind_of_result_has_its_pictures(tmp_path):
 def test_two_splits_of_one_task_have_a_panel_each(tmp_path):
     results = {split: written.task_scores(split=split) for split in ("test", "dev")}
     sources = [Source(tmp_path / split, written.scores(stsb=one)) for split, one in results.items()]
-    panels = report_pictures(score_rows(sources), sources, [])["bars"]
-    assert titles(panels) == [f"STS-B, {split}, 1,379 pairs: Spearman" for split in results]
+    bars = report_pictures(score_rows(sources), sources, []).pictures["bars"]
+    assert titles(bars) == [f"STS-B, {split}, 1,379 pairs: Spearman" for split in results]
 
 
 def test_runs_of_equal_names_keep_their_losses(tmp_path):
@@ -39,6 +40,7 @@ def test_runs_of_equal_names_keep_their_losses(tmp_path):
         folder.mkdir(parents=True)
         losses = Losses(made_by=MADE_BY, unit="bits per dimension", training={1: 2.0, 2: 1.0 + i})
         write_losses(folder, losses)
-    (panel,) = report_pictures([], [], [tmp_path / "a", tmp_path / "b"])["losses"]
-    axes = plots.panels([panel]).axes[0]
+    folders = [tmp_path / "a", tmp_path / "b"]
+    (picture,) = report_pictures([], [], folders).pictures["losses"]
+    axes = plots.panels([picture]).axes[0]
     assert axes.get_legend_handles_labels()[1] == ["a/stsb, training", "b/stsb, training"]

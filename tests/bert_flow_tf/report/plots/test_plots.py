@@ -1,5 +1,6 @@
 """Each picture shows the numbers that it was given."""
 
+import functools
 import importlib.util
 
 import numpy as np
@@ -102,8 +103,8 @@ def test_distances_are_drawn_by_similarity():
 
 def test_a_wide_panel_has_a_row_of_its_own_and_files_are_the_same(tmp_path):
     pictures = [
-        plots.Panel(lambda axes: plots.plane(SIDES, axes=axes), 2),
-        plots.Panel(lambda axes: plots.word_plane(U, np.arange(60), ax=axes[0])),
+        plots.Picture(functools.partial(plots.plane, SIDES), 2),
+        plots.Picture(functools.partial(plots.word_plane, U, np.arange(60))),
     ]
     for name in ("a.svg", "b.svg"):
         plots.save(plots.panels(pictures), tmp_path / name)
