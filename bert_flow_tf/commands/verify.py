@@ -105,6 +105,12 @@ def _write_page(
     say(f"page written: {path}", err=True)
 
 
+def _check_more(first: Sequence[str], more: Sequence[str]) -> None:
+    """Raise `click.UsageError` for paths without `--runs` before them."""
+    if more and not first:
+        raise click.UsageError(f"found the argument {more[0]}, expected --runs before it")
+
+
 def _check_whole(left_out: Sequence[LeftOut]) -> None:
     """Raise `UserError` after the work if files could not be read."""
     if damaged := [str(one.path) for one in left_out if one.is_damaged]:

@@ -49,6 +49,11 @@ def scores(model=CLS, *, name="demo", without_flow=None, settings=None, **tasks)
     return Scores(made_by=MADE_BY, runs=[run])
 
 
+def scores_of_run(run):
+    """Return the record of one run of others."""
+    return Scores(made_by=MADE_BY, runs=[run])
+
+
 def write_run(folder, model=CLS_FLOW, **tasks):
     """Write a finished run with both evaluations; return its folder."""
     cost = StageCost(seconds=12.5, peak_memory_mib=900)
