@@ -38,7 +38,7 @@ class TextTokenizer:
         self._tokenizer.enable_truncation(self._most_pieces)
 
     def rows(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
-        """Return each text's ids without [CLS] and [SEP], and True for those cut."""
+        """Return ids without [CLS] and [SEP], and True for cut texts."""
         encoded = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         cut = [len(one) == self._most_pieces and bool(one.overflowing) for one in encoded]
         return [one.ids for one in encoded], cut

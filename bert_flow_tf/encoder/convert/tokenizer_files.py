@@ -325,7 +325,7 @@ def write_tokenizer(
 
 
 def _characters(*ranges: str) -> str:
-    """Return ranges of hexadecimal numbers as the inside of a regular expression's class."""
+    """Return hexadecimal ranges as the inside of an expression's class."""
     bounds = (one.split("-") for part in ranges for one in part.split())
     return "".join("-".join(chr(int(number, 16)) for number in one) for one in bounds)
 
