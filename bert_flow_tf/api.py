@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from bert_flow_tf.export.export import Exported
     from bert_flow_tf.scale.settings import ShardSettings
     from bert_flow_tf.scale.shards import Manifest, Parts
-    from bert_flow_tf.tasks.scored_tasks import ScoredTask
-    from bert_flow_tf.tasks.scores import Scores
     from bert_flow_tf.training.settings import PretrainSettings
 
 logger = logging.getLogger(__name__)
@@ -232,26 +230,6 @@ class BertFlow(Embedder):
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
         job = Job(files, out, settings, overwrite=overwrite)
         return job.run(LocalEngine(self, out, settings), show_progress_bar=show_progress_bar)
-
-    def evaluate(self, on: "Pairs | ScoredTask | Sequence[ScoredTask]") -> "Scores":
-        """Return the scores that `bert-flow evaluate` prints; `print` shows a table.
-
-        Args:
-          on: first sentences, second sentences and their gold scores; or a task, or several, of
-            `tasks.scored_tasks.read_task`.
-        """
-        from bert_flow_tf.calibration.judgement import checked_pairs
-        from bert_flow_tf.model.scoring import pairs_task, scores_of
-        from bert_flow_tf.tasks.scored_tasks import ScoredTask
-
-        if isinstance(on, ScoredTask):
-            tasks = [on]
-        elif on and isinstance(on[0], ScoredTask):
-            tasks = [task for task in on if isinstance(task, ScoredTask)]
-        else:
-            a, b, scores = checked_pairs(on)
-            tasks = [pairs_task(list(a), list(b), scores)]
-        return scores_of("BertFlow.evaluate", self, tasks)
 
     def _set_fitted(self: Self, fitted: "Fitted") -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}

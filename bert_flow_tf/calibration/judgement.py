@@ -2,12 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from bert_flow_tf.calibration.settings import METRICS
-from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
+from bert_flow_tf.common.errors import ArgumentError, warn_user
 from bert_flow_tf.vectors.metrics import METRIC_NAMES, Cuts, auc, best_f1, spearman_or_zero
 from bert_flow_tf.vectors.similarities import cosines_of_pairs, has_direction
 
@@ -119,32 +118,6 @@ class Judgement:
         line = f"{parts[0]}, {'; '.join(parts[1:])}"
         line += f"; {self.disagreement}" if self.disagreement else ""
         return line + (AS_IT_IS if self.claim == "harms" else "")
-
-
-def checked_pairs(pairs: Any) -> Pairs:
-    """Return pairs; raise `UserError` for another shape or for equal scores."""
-    try:
-        a, b, scores = ([*side] for side in pairs)
-        scores = [float(score) for score in scores]
-        is_valid = not isinstance(pairs, str) and all(isinstance(one, str) for one in (*a, *b))
-    except (TypeError, ValueError):
-        is_valid = False
-    if not is_valid:
-        found = f"{pairs!r:.40}"
-        raise ArgumentError(
-            f"pairs: found {found}, expected (first sentences, second sentences, scores)"
-        )
-    if not len(a) == len(b) == len(scores):
-        raise UserError(
-            f"pairs: found {len(a)} and {len(b)} sentences, {len(scores)} scores, expected equal "
-            "numbers"
-        )
-    if not np.isfinite(scores).all() or len(set(scores)) < 2:
-        raise UserError(
-            f"pairs: found {[*dict.fromkeys(scores)][:3]} as scores, expected finite numbers that "
-            "differ"
-        )
-    return a, b, scores
 
 
 def deciding_measures(scores: Sequence[float], metric: str | None = None) -> tuple[str, ...]:

@@ -101,8 +101,8 @@ def evaluate(
     given = pairs.read()
     read = read_tasks(names or (), glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
     tasks = read.tasks
-    from bert_flow_tf.calibration.judgement import checked_pairs
-    from bert_flow_tf.model.scoring import pairs_task, scores_of
+    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
+    from bert_flow_tf.tasks.scoring import pairs_task, scores_of
 
     if given is not None:
         first, second, scores = checked_pairs(given)

@@ -140,7 +140,7 @@ def _checked_pairs(pairs: PairOptions) -> "Pairs | None":
     found = pairs.read()
     if found is None:
         return None
-    from bert_flow_tf.calibration.judgement import checked_pairs
+    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
 
     return checked_pairs(found)
 

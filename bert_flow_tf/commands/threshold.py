@@ -63,7 +63,7 @@ def _sides(options: EncodingOptions, texts: list[str]) -> tuple[list[str], dict[
         known = known_texts(texts, exported.only_unknown)
         return known, {"cosine": exported.encode(known)}
     model = options.load()
-    from bert_flow_tf.model.scoring import sides
+    from bert_flow_tf.tasks.scoring import sides
 
     known = known_texts(texts, model.only_unknown)
     found = [*sides(model, model.encode_pooled(known)).values()]

@@ -9,6 +9,7 @@ import pathlib
 import pkgutil
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 
@@ -177,6 +178,7 @@ def _describe(
             [stages[0], *model.prompt_recipe(None), *stages[1:]],
         ),
         stages=stages,
+        model=msgspec.to_builtins(model.record),
         prompts=model.prompts,
         default_prompt_name=model.default_prompt_name,
         similarity_fn_name=model.similarity_fn_name,

@@ -23,7 +23,14 @@ from bert_flow_tf.common.errors import ArgumentError, UserError, check_installed
 from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.common.losses import write_losses
 from bert_flow_tf.common.reading import reading
-from bert_flow_tf.common.records import CalibrationRecord, Result, Training, made_by
+from bert_flow_tf.common.records import (
+    CalibrationRecord,
+    EncoderRecord,
+    ModelRecord,
+    Result,
+    Training,
+    made_by,
+)
 from bert_flow_tf.common.settings import suggesting_arguments
 from bert_flow_tf.encoder.convert.folders import DESCRIPTION_FILE, SENTENCE_TRANSFORMERS_EXPORT
 from bert_flow_tf.encoder.convert.sentence_modules import (
@@ -44,6 +51,7 @@ from bert_flow_tf.vectors.tail import Tail
 from bert_flow_tf.vectors.texts import sentence_list
 from glow.chain import Chain
 from glow.maps import AffineMap, VectorMap
+from glow.number_types import is_whole_number
 from glow.saved import check_exportable, read_maps, write_export, write_maps
 
 if TYPE_CHECKING:
@@ -224,6 +232,19 @@ class Calibrated(CalibratedEncoder):
         given = self.encoder.given
         modules = given.children() if hasattr(given, "children") else ()
         return any(hasattr(module, "auto_model") for module in modules)
+
+    @property
+    def model_record(self) -> ModelRecord:
+        """The record of results: the library's encoder by its name, and the maps."""
+        origin = EncoderRecord(name=None, handle=self.encoder.words, fingerprint=None, weights=None)
+        length = getattr(self.encoder.given, "max_seq_length", None)
+        return ModelRecord(
+            encoder=origin,
+            pooling="its own pooling",
+            max_seq_length=length if is_whole_number(length) else 1,
+            truncate_dim=self.truncate_dim,
+            flow=self.record if self.maps else None,
+        )
 
     def described(self) -> tuple[None, str]:
         return None, self.encoder.words

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bert_flow_tf.calibration.learning import Fitted, Measuring
     from bert_flow_tf.calibration.methods import Method
     from bert_flow_tf.common.losses import Losses
+    from bert_flow_tf.tasks.scored_tasks import ScoredTask
+    from bert_flow_tf.tasks.scores import Scores
     from glow.calibrator import Loss
 
 Self = TypeVar("Self", bound="CalibratedEncoder")
@@ -54,9 +56,17 @@ class CalibratedEncoder(SentenceModel):
     history_: "History | None" = None
     may_witness = True
 
-    def reduce(self, z: np.ndarray) -> np.ndarray:
-        """Average and truncate the channels of [n, D], as the tail does."""
-        return self.tail(z, normalize=False)
+    def evaluate(self, on: "Pairs | ScoredTask | Sequence[ScoredTask]") -> "Scores":
+        """Return the scores that `bert-flow evaluate` prints; `print` shows a table.
+
+        Args:
+          on: first sentences, second sentences and their gold scores; or a task, or several, of
+            `tasks.scored_tasks.read_task`.
+        """
+        # Importing scikit-learn and scipy takes a second.
+        from bert_flow_tf.tasks.scoring import scores_of, tasks_of
+
+        return scores_of(f"{type(self).__name__}.evaluate", self, tasks_of(on))
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
         """Map and reduce `encode_pooled`'s [n, D]; return [n, embedding_size]."""
@@ -210,7 +220,8 @@ class CalibratedEncoder(SentenceModel):
 
 def checked_with_metric(pairs: "Pairs | None", metric: str | None) -> "Pairs | None":
     """Return checked pairs; raise `UserError` if pairs or metric do not fit."""
-    from bert_flow_tf.calibration.judgement import checked_pairs, deciding_measures
+    from bert_flow_tf.calibration.judgement import deciding_measures
+    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
 
     if pairs is None:
         if metric is not None:

@@ -200,6 +200,10 @@ class Embedder(CalibratedEncoder):
             code=self._code(learned),
         )
 
+    @property
+    def model_record(self) -> ModelRecord:
+        return self.record
+
     def _code(self, learned: CalibrationRecord | None) -> dict[str, str]:
         """Return the digests of one's own parts that have one."""
         try:

@@ -22,7 +22,6 @@ from bert_flow_tf.common.records import (
 )
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.model.build import own_code
-from bert_flow_tf.model.scoring import scores_of
 from bert_flow_tf.original import build, pairs, provenance
 from bert_flow_tf.original.continuation import can_continue, continue_run
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
@@ -35,6 +34,7 @@ from bert_flow_tf.report.reports import scores_table
 from bert_flow_tf.tasks.protocols import TaskScores, score_task, unscored
 from bert_flow_tf.tasks.scored_tasks import ScoredTask, splits_as_task
 from bert_flow_tf.tasks.scores import Basis, ScoredRun, Scores, write_scores
+from bert_flow_tf.tasks.scoring import scores_of
 from bert_flow_tf.tasks.tasks import get_task, read_split
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.devices import Workers, configure_devices

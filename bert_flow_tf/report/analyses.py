@@ -89,7 +89,7 @@ def word_table(model: "Embedder") -> WordTable:
 
 def lexical_pairs(model: "Embedder", pairs: Examples) -> LexicalPairs:
     """Return each similarity of scored pairs, and their edit distances."""
-    from bert_flow_tf.model.scoring import sides
+    from bert_flow_tf.tasks.scoring import sides
 
     gold = np.asarray(pairs.labels, np.float64)
     first = sides(model, model.encode_pooled(pairs.sentences_a))

@@ -7,8 +7,8 @@ import numpy as np
 
 from bert_flow_tf.common.records import made_by
 from bert_flow_tf.model.embedder import Embedder
-from bert_flow_tf.model.scoring import sides
 from bert_flow_tf.tasks.scores import IsotropyResults
+from bert_flow_tf.tasks.scoring import sides
 from bert_flow_tf.vectors.isotropy import alignment, gaussian_bits_per_dim, measure_isotropy
 from glow.constant_channels import negligible_channels
 

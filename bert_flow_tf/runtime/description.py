@@ -19,6 +19,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "probes": dict,
     "fingerprint": str,
     "stages": list,
+    "model": dict,
     "prompts": dict,
     "default_prompt_name": (str, type(None)),
     "similarity_fn_name": str,
@@ -40,6 +41,7 @@ class Description:
     flow_config: dict[str, Any] | None
     normalized: bool
     dtype: str
+    model: dict[str, Any]  # `BertFlow.record`
     probes: dict[str, list[float]]  # embeddings of some sentences, for `bert-flow check-served`
     fingerprint: str  # of the export's embeddings, see `SentenceModel.fingerprint`
     # the recipes of encoder, maps and tail, see `SentenceModel.recipe`

@@ -186,6 +186,7 @@ class ExportedModel(SentenceModel):
             truncate_dim=truncate_dim,
         )
         self.dtype = description.dtype
+        self._model = description.model
         self.set_prompts(description.prompts, description.default_prompt_name)
         self.similarity_fn_name = description.similarity_fn_name
 
@@ -245,6 +246,25 @@ class ExportedModel(SentenceModel):
                 "True or None"
             )
         yield from super().encode_blocks(sentences, batch_size, None, normalize_embeddings, prompt)
+
+    @property
+    def model_record(self) -> Any:
+        # Whoever only encodes has no msgspec.
+        import msgspec
+
+        from bert_flow_tf.common.records import ModelRecord
+
+        record = msgspec.convert(self._model, ModelRecord)
+        return msgspec.structs.replace(
+            record, max_seq_length=self.max_seq_length, truncate_dim=self.truncate_dim
+        )
+
+    def evaluate(self, on: Any) -> Any:
+        """Return scores as `BertFlow.evaluate`, of the embeddings with the maps."""
+        # Importing scikit-learn and scipy takes a second.
+        from bert_flow_tf.tasks.scoring import scores_of, tasks_of
+
+        return scores_of("ExportedModel.evaluate", self, tasks_of(on))
 
     def check_tensors(self, convert_to_numpy: bool, convert_to_tensor: bool) -> None:
         name = "convert_to_tensor" if convert_to_tensor else "convert_to_numpy"

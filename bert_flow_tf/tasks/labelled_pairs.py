@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import AnyPath, reading
 from bert_flow_tf.tasks.sentence_files import PAIR, first_row, pairs_format, read_tables
@@ -62,3 +64,29 @@ def _number(value: Any, path: AnyPath, column: str) -> float:
             f"--pairs={path}: column {column}: found {value!r:.40}, expected a number; "
             "--pair_columns A,B,SCORE chooses the columns"
         ) from None
+
+
+def checked_pairs(pairs: Any) -> LabelledPairs:
+    """Return pairs; raise `UserError` for another shape or for equal scores."""
+    try:
+        a, b, scores = ([*side] for side in pairs)
+        scores = [float(score) for score in scores]
+        is_valid = not isinstance(pairs, str) and all(isinstance(one, str) for one in (*a, *b))
+    except (TypeError, ValueError):
+        is_valid = False
+    if not is_valid:
+        found = f"{pairs!r:.40}"
+        raise ArgumentError(
+            f"pairs: found {found}, expected (first sentences, second sentences, scores)"
+        )
+    if not len(a) == len(b) == len(scores):
+        raise UserError(
+            f"pairs: found {len(a)} and {len(b)} sentences, {len(scores)} scores, expected equal "
+            "numbers"
+        )
+    if not np.isfinite(scores).all() or len(set(scores)) < 2:
+        raise UserError(
+            f"pairs: found {[*dict.fromkeys(scores)][:3]} as scores, expected finite numbers that "
+            "differ"
+        )
+    return a, b, scores

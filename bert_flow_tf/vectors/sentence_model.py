@@ -33,6 +33,7 @@ def check_choices(given: Mapping[str, tuple[Any, Collection[Any]]]) -> None:
 class NoMaps:
     """No maps, or those that an encoder includes."""
 
+    maps: Sequence[Any] = ()
     identities: Sequence[dict[str, Any]] = ()
 
     def transform(self, rows: np.ndarray) -> np.ndarray:
@@ -170,6 +171,15 @@ class SentenceModel:
 
     def check_tensors(self, convert_to_numpy: bool, convert_to_tensor: bool) -> None:
         """Raise `ArgumentError` for a model that makes no tensors."""
+
+    @property
+    def model_record(self) -> Any:
+        """The `common.records.ModelRecord`, for results."""
+        raise NotImplementedError
+
+    def reduce(self, z: np.ndarray) -> np.ndarray:
+        """Average and truncate the channels of [n, D], as the tail does."""
+        return self.tail(z, normalize=False)
 
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "query", if there is one."""

@@ -16,12 +16,12 @@ from absl import flags
 from bert_flow_tf import run_siamese
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.common.atomic import locked
-from bert_flow_tf.model.scoring import scores_of
 from bert_flow_tf.original.settings import RunSettings
 from bert_flow_tf.original.start import check_flow_is_trained
 from bert_flow_tf.report.collected import read_result
 from bert_flow_tf.tasks.scored_tasks import read_task
 from bert_flow_tf.tasks.scores import Scores
+from bert_flow_tf.tasks.scoring import scores_of
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refusal, user_error

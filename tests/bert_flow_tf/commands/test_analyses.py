@@ -42,19 +42,26 @@ def test_table_6_is_of_the_runs_own_flow(sts_run, small_glue_dir, small_splits, 
     assert "--method: found it beside --tables 1" in refused("analyses", *words_alone)
 
 
-def test_a_flow_is_learned_and_words_are_counted(
-    documented_encoder_dir, small_glue_dir, require, tmp_path
-):
+def test_a_flow_is_learned_for_table_6(documented_encoder_dir, small_glue_dir, require, tmp_path):
     require("rapidfuzz")
-    require("wordfreq")
     out = tmp_path / "analyses.json"
     flags = ("--num_train_epochs", "1", "--train_batch_size", "16", "--glue_dir", small_glue_dir)
-    printed = succeeds("analyses", "--bert_hub", documented_encoder_dir, *flags, "--out", out)
+    encoder = ("--bert_hub", documented_encoder_dir, "--tables", "6")
+    succeeds("analyses", *encoder, *flags, "--out", out)
     written = json.loads(out.read_text())
     assert written["model"]["flow"]["training"]["settings"]["epochs"] == 1
     assert list(written["lexical"]) == ["gold", "without flow", "with flow"]
+
+
+def test_words_are_counted_for_table_1(golden_dir, tiny_encoder_dir, require, tmp_path):
+    require("wordfreq")
+    out = tmp_path / "analyses.json"
+    english = golden_dir / "transformers" / "bert"
+    printed = succeeds("analyses", "--bert_hub", english, "--tables", "1", "--out", out)
     assert "mean 3-NN dot product" in printed
-    assert np.shape([*written["frequency"].values()]) == (7, 4)
+    assert np.shape([*json.loads(out.read_text())["frequency"].values()]) == (7, 4)
+    line = refused("analyses", "--bert_hub", tiny_encoder_dir, "--tables", "1")
+    assert line.startswith("--tables: found 1 with an encoder without English words")
 
 
 @pytest.mark.parametrize(("table", "missing"), [("1", "wordfreq"), ("6", "rapidfuzz")])

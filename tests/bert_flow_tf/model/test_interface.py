@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 from msgspec.structs import replace
 
@@ -208,6 +209,20 @@ def test_options_of_what_goes_in_reach_the_encoder(model, kind, encoder):
         of_norm_1(model.encode(SOME)) @ of_norm_1(model.encode(SOME[:2])).T,
     )
     assert all(len(rows) == len(SOME) for rows in model.tokenize(SOME).values())
+
+
+@pytest.mark.filterwarnings("ignore:truncate_dim")
+def test_scores_are_of_the_embeddings(model, kind):
+    pairs = (SENTENCES[:40], SENTENCES[1:41], [i % 5 for i in range(40)])
+    found = model.evaluate(pairs)
+    a, b = (of_norm_1(model.encode(side)) for side in pairs[:2])
+    wanted = scipy.stats.spearmanr(np.sum(a * b, axis=1), pairs[2]).statistic
+    assert found.tasks["pairs"].by_protocol["all"] == pytest.approx(wanted, abs=1e-3)
+    assert (found.without_flow is not None) == bool(getattr(model, "maps", ()))
+    assert found.runs[0].fingerprint == model.fingerprint
+    for wrong in (np.zeros(3), [found, "typo"], "pairs"):
+        with user_error("found"):
+            model.evaluate(wrong)
 
 
 @pytest.mark.filterwarnings("ignore:truncate_dim")
