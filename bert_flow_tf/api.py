@@ -16,7 +16,7 @@ import msgspec
 
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import ArgumentError, UserError
-from bert_flow_tf.common.records import ModelRecord
+from bert_flow_tf.common.reading import is_export
 from bert_flow_tf.common.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
@@ -24,7 +24,6 @@ from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
-from bert_flow_tf.runtime.description import is_export
 
 if TYPE_CHECKING:
     from bert_flow_tf.calibration.judgement import Pairs
@@ -184,12 +183,6 @@ class BertFlow(Embedder):
                 f"low_dim: found {self.low_dim} with the method {method.name}; averages of its "
                 "channels mean nothing, so leave it out"
             )
-
-    def described(self) -> tuple[ModelRecord, str]:
-        from bert_flow_tf.tasks.scores import model_in_words
-
-        record = msgspec.structs.replace(self.record, flow=None)
-        return record, model_in_words(record)
 
     def encode_dataset(
         self,

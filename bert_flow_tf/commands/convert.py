@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands.command import check_one_of, command, option, setting_options
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.common.atomic import FolderKind
@@ -19,7 +20,6 @@ from bert_flow_tf.encoder.convert.folders import (
     TF_HUB_FOLDER,
 )
 from bert_flow_tf.training.run_folder import run_checkpoint
-from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from bert_flow_tf.encoder.weights import Pretrained
@@ -32,7 +32,7 @@ class TF1FlowOptions(Settings):
     pooling: str | None = flag(None, "Pooling of --tf1_flow.", needs=("tf1_flow",))
     flow_model_config: str | None = flag(
         None,
-        f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]",
+        f"Configuration of the flow.  [default: {FitSettings.flow_model_config}]",
         metavar="NAME|FILE",
         needs=("tf1_flow",),
     )

@@ -19,12 +19,11 @@ from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
-from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.json_files import is_run, read_json
 from bert_flow_tf.report.reports import scores_table
 from bert_flow_tf.tasks.scores import Basis, Scores, remaining_tasks, write_scores
 from bert_flow_tf.tasks.tasks import SPLITS
 from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
-from bert_flow_tf.training.run_records import is_run
 
 if TYPE_CHECKING:
     from bert_flow_tf.report.plots import Pairs

@@ -17,10 +17,10 @@ from bert_flow_tf.common.errors import (
     suggest,
     suggest_file,
 )
+from bert_flow_tf.common.reading import is_export
 from bert_flow_tf.common.settings import DTYPES, Settings, flag
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.runtime.description import is_export
 from bert_flow_tf.tasks.sentence_files import INPUT_FORMATS, read_sentences
 
 if TYPE_CHECKING:

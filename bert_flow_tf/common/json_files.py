@@ -12,6 +12,7 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.version import FORMAT_VERSION as FORMAT_VERSION
 
+CONFIG_FILE = "config.json"  # of a run, and of Hugging Face's encoder folders
 T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -67,3 +68,15 @@ def _array(kind: type, value: Any) -> Any:
     import numpy as np
 
     return np.asarray(value, np.float32) if kind is np.ndarray else value
+
+
+def is_run(folder: pathlib.Path) -> bool:
+    """True if a folder's `config.json` is a run's, of any format version."""
+    path = folder / CONFIG_FILE
+    # Hugging Face's encoder folders also have a file of this name.
+    found = (
+        read_json(path, object, expected="a run's configuration", versioned=False)
+        if path.is_file()
+        else None
+    )
+    return isinstance(found, dict) and "encoder_trained" in found

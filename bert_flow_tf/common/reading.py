@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.version import DESCRIPTION_FILE
 
 AnyPath = str | os.PathLike[str]
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -84,3 +85,8 @@ def file_digest(path: str | os.PathLike) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def is_export(folder: str | os.PathLike) -> bool:
+    """True for a folder that `open_export` opens."""
+    return os.path.isfile(os.path.join(folder, DESCRIPTION_FILE))

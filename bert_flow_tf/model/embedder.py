@@ -200,6 +200,12 @@ class Embedder(CalibratedEncoder):
             code=self._code(learned),
         )
 
+    def described(self) -> tuple[ModelRecord, str]:
+        from bert_flow_tf.tasks.scores import model_in_words
+
+        record = msgspec.structs.replace(self.record, flow=None)
+        return record, model_in_words(record)
+
     @property
     def model_record(self) -> ModelRecord:
         return self.record

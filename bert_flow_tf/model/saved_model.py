@@ -16,11 +16,10 @@ from bert_flow_tf.common.atomic import FolderKind, new_output
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import read_json, write_json
 from bert_flow_tf.common.losses import LOSSES_FILE, write_losses
-from bert_flow_tf.common.reading import reading
+from bert_flow_tf.common.reading import is_export, reading
 from bert_flow_tf.common.records import EncoderFiles, ModelRecord, Result, Training, made_by
 from bert_flow_tf.encoder.handles import downloaded_model, is_model_name
 from bert_flow_tf.model.build import own_code, with_present_code
-from bert_flow_tf.runtime.description import is_export
 
 # Importing these modules would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
         )
     if folder.is_dir() and not is_saved_model(folder):
         # Most models are no run, whose records are others.
-        from bert_flow_tf.training.run_records import CONFIG_FILE, is_run
+        from bert_flow_tf.common.json_files import CONFIG_FILE, is_run
 
         if is_run(folder):
             return folder

@@ -9,7 +9,7 @@ import logging
 import pathlib
 
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.json_files import CONFIG_FILE, write_json
 from bert_flow_tf.original.folder import RESULT
 from bert_flow_tf.original.pairs import group_steps
 from bert_flow_tf.original.settings import RunSettings, TrainingSettings
@@ -20,7 +20,7 @@ from bert_flow_tf.training.run_folder import (
     differences,
     remove_checkpoint,
 )
-from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, read_config
+from bert_flow_tf.training.run_records import RunConfig, read_config
 
 logger = logging.getLogger(__name__)
 

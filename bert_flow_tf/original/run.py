@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.json_files import CONFIG_FILE
 from bert_flow_tf.common.reading import AnyPath, file_digest
 from bert_flow_tf.common.records import (
     CalibrationRecord,
@@ -48,7 +49,7 @@ from bert_flow_tf.training.run_folder import (
     differences,
     run_step,
 )
-from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, model_at, read_config
+from bert_flow_tf.training.run_records import RunConfig, model_at, read_config
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError, suggest_file
+from bert_flow_tf.common.json_files import is_run
 from bert_flow_tf.common.settings import flow_config
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
@@ -15,7 +16,6 @@ from bert_flow_tf.tasks.scored_tasks import ScoredTask, splits_as_task
 from bert_flow_tf.tasks.tasks import check_task_folder, get_task, read_split
 from bert_flow_tf.training.cluster import Cluster
 from bert_flow_tf.training.run_folder import locked_run
-from bert_flow_tf.training.run_records import is_run
 
 logger = logging.getLogger(__name__)
 

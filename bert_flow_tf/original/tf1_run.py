@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_flow_tf.common.atomic import new_output, output_folder
 from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.json_files import CONFIG_FILE, write_json
 from bert_flow_tf.common.reading import file_digest
 from bert_flow_tf.common.records import CalibrationRecord, ModelRecord, Training, made_by
 from bert_flow_tf.common.settings import flow_config
@@ -36,7 +36,7 @@ from bert_flow_tf.training.run_folder import (
     run_checkpoint,
     run_step,
 )
-from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, TrainingResults
+from bert_flow_tf.training.run_records import RunConfig, TrainingResults
 from glow.config import DEFAULT_CONFIG
 from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
 

@@ -1,7 +1,7 @@
 """The paper's analyses of words: Tables 1 and 6, beside its figures."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,9 +22,6 @@ from bert_flow_tf.report.paper import paper_tables
 from bert_flow_tf.tasks.pair_files import Examples, Task
 from bert_flow_tf.tasks.scores import WITH_FLOW, WITHOUT_FLOW
 from bert_flow_tf.vectors.similarities import cosines_of_pairs
-
-if TYPE_CHECKING:
-    from bert_flow_tf.model.embedder import Embedder
 
 GOLD = "gold"
 _PAPERS_ROWS = {
@@ -70,7 +67,7 @@ class WordTable:
     ranks: np.ndarray
 
 
-def word_table(model: "Embedder") -> WordTable:
+def word_table(model: Any) -> WordTable:
     """Return a BERT's word embeddings by frequency.
 
     Raises:
@@ -87,7 +84,7 @@ def word_table(model: "Embedder") -> WordTable:
     return WordTable(frequency_table(embeddings, ranks), embeddings, ranks)
 
 
-def lexical_pairs(model: "Embedder", pairs: Examples) -> LexicalPairs:
+def lexical_pairs(model: Any, pairs: Examples) -> LexicalPairs:
     """Return each similarity of scored pairs, and their edit distances."""
     from bert_flow_tf.tasks.scoring import sides
 
@@ -100,7 +97,7 @@ def lexical_pairs(model: "Embedder", pairs: Examples) -> LexicalPairs:
 
 
 def analysis(
-    model: "Embedder",
+    model: Any,
     words: WordTable | None,
     pairs: LexicalPairs | None,
     *,

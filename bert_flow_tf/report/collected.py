@@ -9,12 +9,12 @@ import msgspec
 
 from bert_flow_tf.calibration.comparison import Comparison
 from bert_flow_tf.common.errors import ArgumentError, UserError, suggest_file
-from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.json_files import is_run, read_json
 from bert_flow_tf.common.records import Result
 from bert_flow_tf.report.analyses import Analyses
 from bert_flow_tf.tasks.scores import IsotropyResults, Scores
 from bert_flow_tf.training.run_folder import DEV_RECORD_FILE, EVALUATION_FILE
-from bert_flow_tf.training.run_records import TrainingResults, is_run
+from bert_flow_tf.training.run_records import TrainingResults
 
 SCORES_FILE = "recipe_scores.json"
 REPRODUCTION_FILE = "reproduction.json"

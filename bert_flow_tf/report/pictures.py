@@ -11,6 +11,7 @@ import numpy as np
 from bert_flow_tf.calibration.comparison import Comparison
 from bert_flow_tf.calibration.history import History
 from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.json_files import is_run
 from bert_flow_tf.common.losses import Losses
 from bert_flow_tf.report import plots
 from bert_flow_tf.report.analyses import WordTable
@@ -20,7 +21,6 @@ from bert_flow_tf.report.plots.style import shortened
 from bert_flow_tf.report.rows import ScoreRow
 from bert_flow_tf.tasks.scores import IsotropyResults
 from bert_flow_tf.training.run_losses import read_up_to_damage
-from bert_flow_tf.training.run_records import is_run
 from bert_flow_tf.vectors.metrics import METRIC_NAMES
 from bert_flow_tf.vectors.thresholds import threshold
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 from typing import Any
 
@@ -51,11 +50,6 @@ class Description:
     similarity_fn_name: str
     # the largest difference from the model that the export's check allows, of a channel's size
     tolerance: float
-
-
-def is_export(folder: str | os.PathLike) -> bool:
-    """True for a folder that `open_export` opens."""
-    return os.path.isfile(os.path.join(folder, DESCRIPTION_FILE))
 
 
 def read_description(folder: pathlib.Path) -> Description:

@@ -18,9 +18,9 @@ from typing import Any
 from bert_flow_tf.common.atomic import is_temporary, locked, remove
 from bert_flow_tf.common.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.common.json_files import CONFIG_FILE, is_run, write_json
 from bert_flow_tf.common.reading import AnyPath
-from bert_flow_tf.training.run_records import CONFIG_FILE, RunConfig, is_run, read_config
+from bert_flow_tf.training.run_records import RunConfig, read_config
 
 TRAIN_RESULTS_FILE = "train_results.json"
 EVALUATION_FILE = "evaluation.json"

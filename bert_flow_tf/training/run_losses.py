@@ -4,12 +4,12 @@ import pathlib
 from typing import NamedTuple
 
 from bert_flow_tf.common.errors import UserError, warn_user
-from bert_flow_tf.common.json_files import read_json
+from bert_flow_tf.common.json_files import is_run, read_json
 from bert_flow_tf.common.losses import BITS, Losses, saved_losses
 from bert_flow_tf.common.reading import AnyPath, reading
 from bert_flow_tf.common.records import MASKED_LM
 from bert_flow_tf.training.run_folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.training.run_records import RunConfig, TrainingResults, is_run, read_config
+from bert_flow_tf.training.run_records import RunConfig, TrainingResults, read_config
 
 _EVENTS = "events.out.tfevents.*"
 

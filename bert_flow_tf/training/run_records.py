@@ -7,11 +7,9 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from bert_flow_tf.common.json_files import Count, Positive, Seconds, read_json
+from bert_flow_tf.common.json_files import CONFIG_FILE, Count, Positive, Seconds, read_json
 from bert_flow_tf.common.reading import file_digest
 from bert_flow_tf.common.records import EncoderFiles, ModelRecord, Result, Setting
-
-CONFIG_FILE = "config.json"
 
 
 class RunConfig(Result, frozen=True, kw_only=True, tag="run"):
@@ -59,18 +57,6 @@ def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
     """Read the `config.json` of a run's folder; None if it is missing."""
     path = pathlib.Path(run_dir) / CONFIG_FILE
     return read_json(path, RunConfig, expected="a run's configuration") if path.exists() else None
-
-
-def is_run(folder: pathlib.Path) -> bool:
-    """True if a folder's `config.json` is a run's, of any format version."""
-    path = folder / CONFIG_FILE
-    # Hugging Face's encoder folders also have a file of this name.
-    found = (
-        read_json(path, object, expected="a run's configuration", versioned=False)
-        if path.is_file()
-        else None
-    )
-    return isinstance(found, dict) and "encoder_trained" in found
 
 
 def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> ModelRecord:
