@@ -136,7 +136,10 @@ def evaluate(
 
 
 def _file_in_run(run_dir: pathlib.Path, model: str) -> pathlib.Path:
-    """Return the file of a run's scores, named after a checkpoint if `model` names one."""
+    """Return the file of a run's scores.
+
+    The file's name begins with a checkpoint's if `model` names one other than the latest.
+    """
     if os.path.isdir(model):
         return run_dir / EVALUATION_FILE
     name = checkpoint_prefix(model).name

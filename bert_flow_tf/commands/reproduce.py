@@ -280,7 +280,9 @@ def _scored_runs(
 def _kept_runs(
     path: pathlib.Path, basis: "Basis", plan: _Plan, *, adds: bool, overwrite: bool
 ) -> "list[ScoredRun]":
-    """Return earlier scores of other rows, to which the planned ones are added.
+    """Return the earlier scores that stay beside the planned ones.
+
+    They are scores of other rows; the planned ones are added to them.
 
     Raises:
       UserError: earlier scores have another basis, or would be lost, and `overwrite` is false.

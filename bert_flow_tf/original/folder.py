@@ -33,7 +33,10 @@ RESULT = re.compile(
 
 
 class ResultFile(NamedTuple):
-    """A file that scoring writes, beside its record (`.json`), and what both depend on."""
+    """A file that scoring writes, and what it depends on.
+
+    The file lies beside its record (`.json`), which depends on the same.
+    """
 
     path: pathlib.Path
     basis: Basis

@@ -183,7 +183,9 @@ class Run:
         return [one.path for one in results if one.remaining(overwrite=False)]
 
     def load(self) -> PairScorer:
-        """Load the model to score: a run's last or named checkpoint, or an untrained encoder.
+        """Load the model to score.
+
+        It is a run's last or named checkpoint, or an untrained encoder.
 
         Raises:
           UserError: the settings describe another model, the run's encoder or checkpoint is
@@ -235,7 +237,10 @@ class Run:
         return checkpoint
 
     def _results(self, config: RunConfig, checkpoint: str | None) -> list[ResultFile]:
-        """Return the wanted result files of a run's checkpoint, or of an untrained encoder."""
+        """Return the wanted result files of a model.
+
+        The model is a run's checkpoint or an untrained encoder.
+        """
         scoring = self.settings.scoring
         found = []
         for name in scoring.files:
@@ -270,7 +275,10 @@ class Run:
         return [splits_as_task(self.task, self.settings.data.data_dir, splits)]
 
     def _flags_beside(self, config: RunConfig) -> dict[str, Setting]:
-        """Return what a model depends on beside its record; a run's folder has its own."""
+        """Return the settings that a model depends on beside its record.
+
+        A run's folder has its own, so they are left out.
+        """
         is_run = config.data is not None
         return {} if is_run or not config.begins_with else {"init_checkpoint": config.begins_with}
 

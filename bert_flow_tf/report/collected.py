@@ -1,4 +1,7 @@
-"""The records of results, found in files and folders; `kind` names a type."""
+"""The records of results, found in files and folders.
+
+A record's `kind` names its type.
+"""
 
 import os
 import pathlib
@@ -68,7 +71,10 @@ class Source(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file or folder that a report does not show; `is_damaged` if it cannot be read."""
+    """A file or folder that a report does not show.
+
+    `is_damaged` is true if it cannot be read.
+    """
 
     path: pathlib.Path
     reason: str
@@ -111,7 +117,10 @@ def find_results(runs: Iterable[str | os.PathLike]) -> FoundResults:
 
 
 def _results_of(path: pathlib.Path) -> FoundResults:
-    """Return the results of a file, or of all in a folder and the folders in it."""
+    """Return the results of a file or folder.
+
+    A folder has the results of its files and of the folders directly in it.
+    """
     if not path.is_dir():
         return _read([path])
     own = _read(_json_files(path))
@@ -136,7 +145,10 @@ def _nothing_in(folder: pathlib.Path) -> str:
 
 
 def _is_run(folder: pathlib.Path) -> bool:
-    """True for a run's folder; a damaged configuration is named where it is read."""
+    """True for a run's folder, false if its configuration is damaged.
+
+    The damage is named where the configuration is read.
+    """
     try:
         return is_run(folder)
     except UserError:
@@ -151,7 +163,10 @@ def _json_files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _read(files: Iterable[pathlib.Path]) -> FoundResults:
-    """Read the files of one folder; leave out what has no figures or cannot be read."""
+    """Read the files of one folder.
+
+    Files that have no figures or cannot be read are left out.
+    """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
     trained: list[pathlib.Path] = []

@@ -28,7 +28,7 @@ from bert_flow_tf.vectors.thresholds import threshold
 _MOST_ROWS = 12
 # `fit`, too, shows a threshold only of so many held-out sentences.
 _ENOUGH = 200
-# By name, as in `--panels`.
+# The keys are names as in `--panels`.
 Pictures = dict[str, list[plots.Picture]]
 
 
@@ -199,7 +199,10 @@ def _score_series(rows: Sequence[ScoreRow]) -> dict[str, dict[str, plots.Score]]
 
 
 def _folders_of(paths: Iterable[pathlib.Path]) -> Iterator[pathlib.Path]:
-    """Yield the folders among paths, or the folders in them, which may have losses."""
+    """Yield the folders that may have losses.
+
+    They are the folders among the paths, or the folders in them.
+    """
     for path in paths:
         if path.is_dir():
             inner = sorted(one for one in path.iterdir() if one.is_dir())
@@ -207,7 +210,10 @@ def _folders_of(paths: Iterable[pathlib.Path]) -> Iterator[pathlib.Path]:
 
 
 def _is_run(folder: pathlib.Path) -> bool:
-    """True for a run's folder; a damaged configuration is named where it is read."""
+    """True for a run's folder, false if its configuration is damaged.
+
+    The damage is named where the configuration is read.
+    """
     try:
         return is_run(folder)
     except UserError:

@@ -109,7 +109,7 @@ def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
 
 
 def _with_different_names(found: Sequence[_Found]) -> list[ScoreRow]:
-    """Add the file's name to rows of one name that are of different models."""
+    """Add the file's name where rows of different models share a name."""
     counts = collections.Counter((one.row.name, one.row.key) for one in found)
     return [
         dataclasses.replace(one.row, name=f"{one.row.name} ({one.path})")
@@ -120,7 +120,10 @@ def _with_different_names(found: Sequence[_Found]) -> list[ScoreRow]:
 
 
 def _rows_of(result: Result) -> Iterator[tuple[ScoreRow, list[ModelRecord]]]:
-    """Yield a row for each name and task of scores, and its models by seed."""
+    """Yield a row and its models for each name and task.
+
+    A row has one model per seed.
+    """
     if not isinstance(result, Scores):
         return
     groups: dict[tuple[str, str], list[ScoredRun]] = {}

@@ -166,7 +166,10 @@ def read_tasks(
 def splits_as_task(
     task: tasks.Task, folder: str | os.PathLike, splits: Sequence[str]
 ) -> ScoredTask:
-    """Return splits of a task's own folder as one task, with gold scores where they are."""
+    """Return splits of a task's own folder as one task.
+
+    A split has gold scores where the folder has them.
+    """
     pairs = tasks.concatenate(
         [
             read_scored_split_in(task, folder, split)

@@ -86,7 +86,10 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
     @property
     def model(self) -> ModelRecord:
-        """The model of the first run, which is the only one outside of `reproduce`."""
+        """The model of the first run.
+
+        Only `reproduce` has more than one run.
+        """
         return self.runs[0].model
 
     @property
@@ -96,7 +99,10 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
     @property
     def without_flow(self) -> dict[str, TaskScores] | None:
-        """The scores of the first run's encoder alone; None if there is no flow."""
+        """The scores of the first run's encoder alone.
+
+        The value is None if there is no flow.
+        """
         return self.runs[0].without_flow
 
     def __str__(self) -> str:
@@ -107,7 +113,9 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
 
 class Basis(NamedTuple):
-    """What scores depend on; what is None is not compared.
+    """The data, settings and model that scores depend on.
+
+    Fields with the value None are not compared.
 
     Attributes:
       data: `ScoredTask.digest` of each wanted task by name.
@@ -141,7 +149,9 @@ class Basis(NamedTuple):
 
 
 def remaining_tasks(path: pathlib.Path, wanted: Basis, *, overwrite: bool) -> list[str]:
-    """Return the wanted tasks that a file of scores lacks; [] if it is finished.
+    """Return the wanted tasks that a file of scores lacks.
+
+    The list is empty if the file is finished.
 
     This is the only rule by which a command takes a result for done: its record has this model,
     these settings and the digest of these data. A name or a path proves nothing.
@@ -161,7 +171,9 @@ def remaining_tasks(path: pathlib.Path, wanted: Basis, *, overwrite: bool) -> li
 
 
 def write_scores(path: pathlib.Path, scores: Scores, *, overwrite: bool) -> Scores:
-    """Write scores of one model beside those of its other tasks; return all of them.
+    """Write scores of one model beside those of its other tasks.
+
+    All of these scores are returned.
 
     Call `remaining_tasks` before the work, which says if the file may be written.
     """
@@ -191,7 +203,10 @@ def _only_run(path: pathlib.Path) -> ScoredRun | None:
 
 
 def model_identity(model: ModelRecord) -> bytes:
-    """Return the same bytes for records of one model, wherever its run lies."""
+    """Return the same bytes for all records of one model.
+
+    The folder that its run lies in does not matter.
+    """
     return msgspec.json.encode(_flat(model), order="deterministic")
 
 
@@ -276,7 +291,10 @@ def learning_in_words(flow: CalibrationRecord | None) -> str:
 
 
 def encoder_words(encoder: EncoderRecord, tuned: object) -> str:
-    """Return an encoder's name, or its handle's end, and its fine-tuning if any."""
+    """Return an encoder's name, and its fine-tuning if any.
+
+    The end of its handle replaces a missing name.
+    """
     words = encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
     return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
 

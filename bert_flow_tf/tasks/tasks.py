@@ -168,7 +168,10 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 
 def has_gold_scores(task: Task, data_dir: str | os.PathLike, split: str) -> bool:
-    """True if a task's folder has the file of a split's scores, whatever it holds."""
+    """True if a task's folder has the file of a split's scores.
+
+    The content of the file does not matter.
+    """
     layout = task.files.get("gold" if split == "test" else split)
     if not task.is_regression or layout is None or layout.label_column is None:
         return False

@@ -105,7 +105,10 @@ def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
 
 
 def check_finished(run_dir: pathlib.Path) -> None:
-    """Raise `UserError` for an unfinished run, of which no checkpoint is named."""
+    """Raise `UserError` for an unfinished run.
+
+    Call this only if no checkpoint is named.
+    """
     if not (run_dir / TRAIN_RESULTS_FILE).is_file():
         raise UserError(
             f"{run_dir}: training has not finished; rerun the same command to resume, or name a "
@@ -114,7 +117,10 @@ def check_finished(run_dir: pathlib.Path) -> None:
 
 
 def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
-    """Return prefix and configuration of a finished run's last, or a named, checkpoint."""
+    """Return prefix and configuration of a run's checkpoint.
+
+    It is the last checkpoint of a finished run, or a named one.
+    """
     prefix = checkpoint_prefix(run)
     if (config := config_of_checkpoint(prefix)) is None:
         raise UserError(

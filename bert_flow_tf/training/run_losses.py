@@ -31,14 +31,17 @@ def read_losses(folder: AnyPath) -> Losses:
 
 
 class ReadLosses(NamedTuple):
-    """A folder's losses, if any, and the files that hold a damaged record."""
+    """A folder's losses, if any, and the files with damaged records."""
 
     losses: Losses | None
     damaged: list[pathlib.Path]
 
 
 def read_up_to_damage(folder: AnyPath) -> ReadLosses:
-    """Return the losses as `read_losses`; a file of events counts up to its first damage."""
+    """Return the losses as `read_losses` does, without a warning.
+
+    A file of events counts up to its first damage.
+    """
     path = pathlib.Path(folder)
     found = saved_losses(path)
     if found is not None or not is_run(path):

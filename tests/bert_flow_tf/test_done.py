@@ -1,4 +1,7 @@
-"""Done means the same content: each command that writes results, and what may change."""
+"""Test that done means the same content.
+
+The tests try each command that writes results, and what may change.
+"""
 
 import concurrent.futures
 import json
@@ -19,7 +22,10 @@ WORDS = small_runs.SMALL_WORDS
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, small_encoder_dir):
-    """Settings of a finished run with all its results, in a folder to copy."""
+    """Settings of a finished run with all its results.
+
+    The run lies in a folder to copy.
+    """
     root = tmp_path_factory.mktemp("finished")
     settings = small_runs.flow_values(
         root,

@@ -1,4 +1,4 @@
-"""The look of every picture, its texts, and figures of several of them.
+"""The look of pictures, their texts, and figures of several pictures.
 
 A picture is a function that draws on given axes, or on a figure of its own. matplotlib loads when
 the first is drawn; no function touches the state of `pyplot`.
@@ -74,7 +74,9 @@ def look(i: int) -> Look:
 
 
 class Picture(NamedTuple):
-    """A picture of a figure: a function of this package, bound to what it draws.
+    """A picture of a figure.
+
+    It is a function of this package, bound to what it draws.
 
     Attributes:
       function: takes `ax`, or `axes` if there are sides.
@@ -164,14 +166,17 @@ def legend(axes: "Axes", *, title: str = "", **options: Any) -> None:
 
 
 def ticks(axes: "Axes", names: Sequence[str]) -> None:
-    """Write a name beside each whole number of the vertical axis; shorten long ones."""
+    """Write a name beside each whole number of the vertical axis.
+
+    Long names are shortened.
+    """
     shown = [textwrap.fill(name, _NAME_WIDTH) for name in shortened(names)]
     axes.set_yticks(range(len(names)), shown, fontsize=8)
     _plain(axes.get_yticklabels())
 
 
 def shortened(names: Sequence[str], longest: int = _LONGEST) -> list[str]:
-    """Return different names for different ones, as short as a picture needs them.
+    """Shorten names as a picture needs it; different names stay different.
 
     The folders that all have are left out; of long ones, what all begin and end with, then the
     middle.
@@ -235,7 +240,7 @@ def fallback_fonts(characters: frozenset[str]) -> tuple[str, ...]:
             for font in font_manager.fontManager.ttflist
             if not font.name.startswith(_BOXES)
         }
-        # Among fonts with as many, one without serifs.
+        # Among fonts that cover as many, take one without serifs.
         best = max(covered, key=lambda name: (len(covered[name]), "Sans" in name), default="")
         if not covered.get(best):
             break

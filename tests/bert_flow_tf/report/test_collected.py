@@ -1,4 +1,7 @@
-"""A report shows or names every file of a known kind, and goes on after a damaged one."""
+"""Test that reports show or name every file of a known kind.
+
+A report goes on after a damaged file.
+"""
 
 import json
 

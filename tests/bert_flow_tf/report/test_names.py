@@ -1,4 +1,7 @@
-"""A name stays as it is in every format and every picture, whatever it holds."""
+"""Test that names stay as they are in every format and picture.
+
+This holds for all characters of a name.
+"""
 
 import csv
 import html
@@ -49,7 +52,10 @@ def of_json(text):
 
 
 def of_markdown(text):
-    """Read cells as GitHub does: a backslash takes the meaning of a sign."""
+    """Read cells as GitHub does.
+
+    A backslash takes the meaning of a sign.
+    """
     _, _, *rows = text.splitlines()
     cells = [re.split(r"(?<!\\)(?:\\\\)*\|", row) for row in rows]
     assert {len(row) for row in cells} == {4}
@@ -67,7 +73,10 @@ LATEX = {
 
 
 def of_latex(text):
-    """Read cells as LaTeX does: whatever is special is a command that is known."""
+    """Read cells as LaTeX does.
+
+    Each special sign must belong to a known command.
+    """
     rows = text.splitlines()[5:-2]
     assert len(rows) == len(NAMES) and not any(row.startswith(("[", "*")) for row in rows)
     found = []
