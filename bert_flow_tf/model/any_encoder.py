@@ -235,7 +235,7 @@ class Calibrated(CalibratedEncoder):
 
     @property
     def model_record(self) -> ModelRecord:
-        """The record of results: the library's encoder by its name, and the maps."""
+        """The record of results, with the encoder by its name."""
         origin = EncoderRecord(name=None, handle=self.encoder.words, fingerprint=None, weights=None)
         length = getattr(self.encoder.given, "max_seq_length", None)
         return ModelRecord(
