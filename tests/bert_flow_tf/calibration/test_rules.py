@@ -428,6 +428,6 @@ def test_the_keywords_of_fit_are_those_of_the_settings():
         for name, one in inspect.signature(CalibratedEncoder.fit).parameters.items()
         if one.kind is one.KEYWORD_ONLY
     }
-    assert keywords == {*typing.get_type_hints(FitOptions, None, {"Loss": object})}
+    assert keywords == {*typing.get_type_hints(FitOptions, None, {"Loss": object, "Pairs": object})}
     with user_error("learning_rat: found an argument that calibrate does not have; did you mean"):
         calibrate(encode, TEXTS, learning_rat=1)
