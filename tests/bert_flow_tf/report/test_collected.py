@@ -7,6 +7,7 @@ import json
 
 import pytest
 import tensorflow as tf
+from msgspec.structs import replace
 
 from bert_flow_tf.commands import verify
 from bert_flow_tf.report.collected import find_results
@@ -36,13 +37,12 @@ def test_a_damaged_file_ends_nothing_but_is_named(tmp_path, name, damage, monkey
     if changed == text:
         pytest.skip("a record of this kind has none")
     path.write_bytes(changed.encode("utf-8", "surrogateescape"))
-    page = tmp_path / "page.html"
-    outcome = bert_flow("report", "--runs", folder, "--html", page)
+    outcome = bert_flow("report", "--runs", folder)
     line = refusal(outcome.exit_code, outcome.stderr, after_log=True)
     assert line == f"left out, because they are damaged: {path}"
     assert f"left out: {path}: " in outcome.stderr
-    # All others are shown, here and on the page.
-    assert outcome.stdout.count("\n") > 10 and str(path) in page.read_text()
+    # All others are shown.
+    assert outcome.stdout.count("\n") > 10
     for other in ("calibration.json", "isotropy.json"):
         assert (f"{folder}/{other}" in outcome.stdout) == (name != other)
     # An installed package has no golden tests to run.
@@ -58,6 +58,7 @@ def test_a_run_of_a_damaged_configuration_hides_no_picture(tmp_path):
     outcome = bert_flow("report", "--runs", folder, "--html", page, "--plot", plot)
     line = refusal(outcome.exit_code, outcome.stderr, after_log=True)
     assert str(folder / "run" / "config.json") in line
+    assert str(folder / "run" / "config.json") in page.read_text()
     assert page.read_text().count("data:image/svg+xml") == 4 and "STS-B, test" in plot.read_text()
 
 
@@ -89,7 +90,8 @@ def test_a_cut_file_of_events_is_read_up_to_the_cut(trained, tmp_path):
 def test_every_file_of_a_known_kind_is_shown_or_named(tmp_path):
     folder = written.write_all(tmp_path)
     write(folder / "run" / "comparison.json", written.comparison())
-    old = scores(CLS_FLOW, name="run/model.ckpt-100", stsb=task_scores(score=0.5))
+    model = replace(CLS_FLOW, checkpoint="run/model.ckpt-100")
+    old = scores(model, name="run/model.ckpt-100", stsb=task_scores(score=0.5))
     write(folder / "run" / "model.ckpt-100.evaluation.json", old)
     write(folder / "run" / "model.ckpt-100.recipe_scores.json", old)
     runs = written.reproduction({"flow": [0.79]}).runs
