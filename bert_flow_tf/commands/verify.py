@@ -58,8 +58,9 @@ def report(
     """Compare results with baselines, the paper's scores and the original code's.
 
     PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow
-    evaluate, compare, isotropy or verify, or a folder that holds any of these. Several may follow
-    one --runs. A line on stderr names whatever is left out.
+    evaluate, compare, isotropy, analyses or verify, or a folder that holds any of these. Several
+    may follow one --runs. A line on stderr names each result that is left out; the exit status is 2
+    if a file is damaged.
     """
     from bert_flow_tf.report.reports import literature_table, report_of
 

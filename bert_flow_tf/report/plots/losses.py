@@ -21,7 +21,7 @@ def losses(trainings: Mapping[str, Losses], *, ax: "Axes | None" = None) -> "Fig
     """Draw training losses as lines and held-out losses as markers, by name.
 
     Args:
-      trainings: by name, see `common.losses.read_losses` and `History.recorded_losses`.
+      trainings: by name, see `training.run_losses.read_losses` and `History.recorded_losses`.
     """
     units = sorted({one.unit for one in trainings.values()})
     if len(units) != 1:
