@@ -184,6 +184,7 @@ def verify(
     verification = _verification(runs, replays)
     claims = verdict([verification], score_rows(sources))
     if not claims:
+        _check_whole(found.left_out)
         raise UserError(
             "--runs: found no score to compare with the original or the paper, expected one or more"
         )
