@@ -193,11 +193,17 @@ def _only_run(path: pathlib.Path) -> ScoredRun | None:
     """Return the run of a file of scores; None without a file."""
     if not os.path.lexists(path):
         return None
-    scores = read_json(path, Scores, expected="scores of one model, or --overwrite")
+    try:
+        scores = read_json(path, Scores, expected="scores of one model")
+    except UserError as error:
+        raise UserError(
+            f"{path}: exists, expected a new file, scores of the same model, or --overwrite "
+            f"({error})"
+        ) from error
     if len(scores.runs) > 1:
         raise UserError(
-            f"{path}: exists, with rows of bert-flow reproduce, expected scores of one model, or "
-            "--overwrite"
+            f"{path}: exists, with rows of bert-flow reproduce, expected a new file, scores of the "
+            "same model, or --overwrite"
         )
     return scores.runs[0]
 

@@ -45,7 +45,7 @@ def test_a_run_in_use_is_not_scored_into_its_folder(finished_run, senteval_dir, 
     assert not (finished_run / "evaluation.json").exists()
     (finished_run / "evaluation.json").write_text("earlier")
     line = refused(*arguments, unchanged=finished_run)
-    assert "evaluation.json: cannot be read as scores" in line and "--overwrite" in line
+    assert "evaluation.json: exists" in line and "--overwrite" in line
 
 
 def test_a_run_and_a_model_saved_from_it_have_the_same_scores(finished_run, senteval_dir, tmp_path):
