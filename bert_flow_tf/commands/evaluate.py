@@ -95,6 +95,9 @@ def evaluate(
         refuse(("overwrite",), "a model that is no run, without --out and --plot")
     # Scores of the same model on other tasks stay in the file.
     path = locked_file(out, overwrite=True) if out else None
+    if path:
+        # A file of another kind is found before any work.
+        remaining_tasks(path, Basis({}, {}), overwrite=overwrite)
     from bert_flow_tf.tasks.scored_tasks import read_tasks
 
     given = pairs.read()

@@ -57,10 +57,11 @@ def test_words_are_counted_for_table_1(golden_dir, tiny_encoder_dir, require, tm
     require("wordfreq")
     out = tmp_path / "analyses.json"
     english = golden_dir / "transformers" / "bert"
-    printed = succeeds("analyses", "--bert_hub", english, "--tables", "1", "--out", out)
+    words = ("--max_seq_length", 8, "--tables", "1")
+    printed = succeeds("analyses", "--bert_hub", english, *words, "--out", out)
     assert "mean 3-NN dot product" in printed
     assert np.shape([*json.loads(out.read_text())["frequency"].values()]) == (7, 4)
-    line = refused("analyses", "--bert_hub", tiny_encoder_dir, "--tables", "1")
+    line = refused("analyses", "--bert_hub", tiny_encoder_dir, *words)
     assert line.startswith("--tables: found 1 with an encoder without English words")
 
 
