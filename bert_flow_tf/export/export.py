@@ -26,6 +26,7 @@ from bert_flow_tf.export.formats import (
     export_path,
 )
 from bert_flow_tf.model.embedder import Embedder, config_of, warn_if_harmful
+from bert_flow_tf.model.saved_model import portable_record
 from bert_flow_tf.runtime.description import Description
 from bert_flow_tf.vectors.sentence_model import digest_of
 from bert_flow_tf.vectors.similarities import cosines
@@ -178,7 +179,7 @@ def _describe(
             [stages[0], *model.prompt_recipe(None), *stages[1:]],
         ),
         stages=stages,
-        model=msgspec.to_builtins(model.record),
+        model=msgspec.to_builtins(portable_record(model, model.encoder.fingerprint)),
         prompts=model.prompts,
         default_prompt_name=model.default_prompt_name,
         similarity_fn_name=model.similarity_fn_name,

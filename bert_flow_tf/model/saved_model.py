@@ -96,7 +96,7 @@ def save(
         write_losses(folder, bert_flow.recorded_losses)
         config = SavedModelConfig(
             made_by=made_by("save"),
-            model=_record(bert_flow, fingerprint),
+            model=portable_record(bert_flow, fingerprint),
             prompts=bert_flow.prompts,
             default_prompt_name=bert_flow.default_prompt_name,
             similarity_fn_name=bert_flow.similarity_fn_name,
@@ -192,7 +192,7 @@ def _model_card(bert_flow: "Embedder", name: str, config: SavedModelConfig) -> s
     return card.content
 
 
-def _record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
+def portable_record(bert_flow: "Embedder", fingerprint: str) -> ModelRecord:
     """Return the model's record, with names instead of paths."""
     record = bert_flow.record
     encoder = record.encoder

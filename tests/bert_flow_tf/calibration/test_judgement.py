@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, precision_score, roc_auc_score
 
-from bert_flow_tf.calibration.judgement import checked_pairs, judge
+from bert_flow_tf.calibration.judgement import judge
+from bert_flow_tf.tasks.labelled_pairs import checked_pairs
 from tests.refusals import user_error
 
 
