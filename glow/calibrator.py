@@ -27,6 +27,7 @@ from glow.maps import Forward, forward_rows, in_blocks
 from glow.number_types import is_whole_number
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_maps, write_maps
+from glow.tracing import check_process
 from glow.user_warnings import warn_user
 
 logger = logging.getLogger(__name__)
@@ -396,6 +397,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
           ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is
             invalid, or a loss or a weight is not finite.
         """
+        check_process()
         u = self._checked(X, new=True)
         dev = None if held_out is None else self._checked(held_out, new=True)
         if dev is not None and dev.shape[1] != u.shape[1]:

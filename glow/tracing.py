@@ -1,10 +1,38 @@
-"""Functions of tensors that are traced once."""
+"""Functions that are traced once, in processes that can run them."""
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import context  # The public API cannot say that TensorFlow runs.
+
+
+class _Process:
+    """Remember a fork of a process in which TensorFlow ran."""
+
+    is_forked = False
+
+    @classmethod
+    def note_fork(cls) -> None:
+        started = context.context_safe()
+        cls.is_forked |= started is not None and started._initialized
+
+
+os.register_at_fork(after_in_child=_Process.note_fork)
+
+
+def check_process() -> None:
+    """Raise `RuntimeError` in a forked child, where TensorFlow would wait forever.
+
+    Its threads are in the parent alone.
+    """
+    if _Process.is_forked:
+        raise RuntimeError(
+            "TensorFlow: found a forked child of a process in which it ran, expected a new "
+            "process: start workers by spawn, or load the model in the workers only"
+        )
 
 
 def traced_once(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
@@ -18,4 +46,9 @@ def traced_once(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]
     # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete
     # functions.
     concrete = functools.cache(traced.get_concrete_function)
-    return lambda *inputs: concrete()(*inputs)
+
+    def run(*inputs: Any) -> Any:
+        check_process()
+        return concrete()(*inputs)
+
+    return run

@@ -30,6 +30,7 @@ from bert_flow_tf.vectors.batches import (
     padded,
 )
 from bert_flow_tf.vectors.texts import parts, sentence_list
+from glow.tracing import check_process
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ class TextEncoder:
         dtype: str = DTYPES[0],
     ) -> Self:
         """Return an encoder with the weights of its files."""
+        check_process()
         network = SentenceEncoder(source, pooling, trainable=False)
         return cls(source, network, max_seq_length=max_seq_length, dtype=dtype)
 

@@ -23,6 +23,7 @@ from bert_flow_tf.vectors.texts import parts, sentence_list
 from glow.chain import Chain
 from glow.flow import Glow
 from glow.maps import AffineMap, VectorMap, in_blocks
+from glow.tracing import check_process
 
 if TYPE_CHECKING:
     from bert_flow_tf.calibration.history import History
@@ -408,6 +409,7 @@ class Embedder(CalibratedEncoder):
 
     def require_flow(self, what: str) -> Chain:
         """Return the maps; raise `UserError` if they have no density."""
+        check_process()
         if not self.chain.has_density:
             learned = self.learned
             found = "model without a flow" if learned is None else learned.method

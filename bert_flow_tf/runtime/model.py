@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,15 @@ import numpy as np
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.version import DESCRIPTION_FILE, TOKENIZER_FILE
 from bert_flow_tf.runtime.description import Description, read_description
-from bert_flow_tf.runtime.programs import PROGRAMS, Program, backend_of, check_backend, cores
+from bert_flow_tf.runtime.programs import (
+    CPU_PROVIDER,
+    PROGRAMS,
+    Program,
+    backend_of,
+    check_backend,
+    check_provider,
+    cores,
+)
 from bert_flow_tf.runtime.tokenizing import TextTokenizer
 from bert_flow_tf.vectors.batches import (
     check_batch_size,
@@ -33,6 +42,7 @@ from bert_flow_tf.vectors.sentence_model import (
 from bert_flow_tf.vectors.similarities import normalized
 from bert_flow_tf.vectors.tail import Tail
 from bert_flow_tf.vectors.texts import sentence_list
+from glow.number_types import is_whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -43,29 +53,44 @@ _LEAST_COSINE = 0.9  # with int8
 # A batch is the share of one thread, within these limits.
 _FEW_TOKENS = 128
 _MANY_TOKENS = 1024
+# What a user may change in an opened model, beside its prompts.
+_SETTINGS = ("max_seq_length", "truncate_dim", "similarity_fn_name")
 
 
 class ProgramEncoder:
     """A stage for the program of an export, with its tokenizer.
 
-    It may be called by several threads at once.
+    It may be called by several threads at once, and in forked children.
 
     Attributes:
       recipe: the recipe of the encoder that was exported, with the present length.
     """
 
     def __init__(
-        self, description: Description, tokenizer: TextTokenizer, program: Program
+        self,
+        description: Description,
+        tokenizer: TextTokenizer,
+        program: Program,
+        threads: int | None = None,
     ) -> None:
         self._recipe = description.stages[0]
         self._width = description.embedding_size
         self._longest = self._max_seq_length = description.max_seq_length
         self._tokenizer = tokenizer
         self._program = program
-        self._workers = cores()
+        self._workers = threads or cores()
+        self._set_threads()
+        _OPENED.add(self)
+
+    def _set_threads(self) -> None:
         self._executor = concurrent.futures.ThreadPoolExecutor(self._workers)
         self._calls = 0
         self._lock = threading.Lock()
+
+    def start_anew(self) -> None:
+        """Make the threads and locks that a forked child lacks."""
+        self._set_threads()
+        self._program.start_anew()
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -118,7 +143,7 @@ class ProgramEncoder:
         if len(rows) == 1:
             return self._program(*self._tokenizer.pack(rows), alone=alone)
         values = np.empty((len(rows), self._width), np.float32)
-        lengths = np.array([len(row) + 2 for row in rows])
+        lengths = np.array([len(row) for row in rows])
         share = int(lengths.sum()) // self._workers
         batches = [*length_batches(lengths, batch_size, min(max(share, _FEW_TOKENS), _MANY_TOKENS))]
         alone = alone and len(batches) == 1
@@ -157,11 +182,26 @@ class ProgramEncoder:
                 self._calls -= 1
 
 
+_OPENED: weakref.WeakSet[ProgramEncoder] = weakref.WeakSet()
+
+
+def _start_anew() -> None:
+    for encoder in _OPENED:
+        encoder.start_anew()
+
+
+os.register_at_fork(after_in_child=_start_anew)
+
+
 class ExportedModel(SentenceModel):
     """A sentence embedding model without training; see `open_export`.
 
     The methods and arguments are those of `BertFlow`; there are no tensors and no progress bar. It
-    may be called by several threads at once.
+    may be called by several threads at once, and in forked children. A pickle or a copy is the
+    folder with the present settings, so it opens the folder again.
+
+    Args:
+      opened: the arguments of `open_export`.
 
     Attributes:
       dtype: "float32" or "int8", the type of the matrices.
@@ -175,20 +215,26 @@ class ExportedModel(SentenceModel):
         tokenizer: TextTokenizer,
         program: Program,
         *,
-        truncate_dim: int | None = None,
+        opened: dict[str, Any],
     ) -> None:
-        self.encoder = ProgramEncoder(description, tokenizer, program)
+        self._opened = opened
+        self.encoder = ProgramEncoder(description, tokenizer, program, opened["threads"])
         *maps, self._exported_tail = description.stages[1:]
         self.chain = ExportedMaps(maps)
         self.tail = Tail(
             width=description.embedding_size,
             normalizes=description.normalized,
-            truncate_dim=truncate_dim,
+            truncate_dim=opened["truncate_dim"],
         )
         self.dtype = description.dtype
         self._model = description.model
         self.set_prompts(description.prompts, description.default_prompt_name)
         self.similarity_fn_name = description.similarity_fn_name
+
+    def __reduce__(self) -> tuple:
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        prompts = (self.prompts, self.default_prompt_name)
+        return _opened_again, (self._opened, settings, prompts)
 
     @property
     def max_seq_length(self) -> int:
@@ -312,7 +358,12 @@ class ExportedMaps(NoMaps):
 
 
 def open_export(
-    folder: str | os.PathLike, backend: str | None = None, truncate_dim: int | None = None
+    folder: str | os.PathLike,
+    backend: str | None = None,
+    truncate_dim: int | None = None,
+    *,
+    threads: int | None = None,
+    provider: str = CPU_PROVIDER,
 ) -> ExportedModel:
     """Open a folder of `bert-flow export --format onnx` (or `openvino`).
 
@@ -322,6 +373,8 @@ def open_export(
       backend: "onnx" for onnxruntime, or "openvino", which runs both formats; None for the
         format's own.
       truncate_dim: number of leading channels that every embedding keeps; None for all.
+      threads: the most threads that compute at once; None for one for each core.
+      provider: onnxruntime's execution provider, such as "CUDAExecutionProvider".
 
     Raises:
       UserError: the folder is no export, or damaged, or the backend's library is missing.
@@ -329,11 +382,34 @@ def open_export(
     path = pathlib.Path(folder)
     backend = backend or backend_of(path)
     check_backend(backend)
+    check_provider(provider, backend)
+    if threads is not None and not (is_whole_number(threads) and threads >= 1):
+        raise ArgumentError(f"threads: found {threads!r}, expected a whole number of 1 or more")
     if not path.is_dir():
         raise UserError(f"{folder}: no such folder, expected an export")
     description = read_description(path)
+    opened = {
+        # Another process may have another working directory.
+        "folder": str(path.absolute()),
+        "backend": backend,
+        "truncate_dim": truncate_dim,
+        "threads": threads,
+        "provider": provider,
+    }
     tokenizer = TextTokenizer(path / TOKENIZER_FILE, description.max_seq_length)
-    program = PROGRAMS[backend](path)
-    model = ExportedModel(description, tokenizer, program, truncate_dim=truncate_dim)
+    program = PROGRAMS[backend](path, threads, provider)
+    model = ExportedModel(description, tokenizer, program, opened=opened)
     model.check_probes(path, description)
+    return model
+
+
+def _opened_again(
+    opened: dict[str, Any],
+    settings: dict[str, Any],
+    prompts: tuple[dict[str, str], str | None],
+) -> ExportedModel:
+    model = open_export(**opened)
+    model.set_prompts(*prompts)
+    for name, value in settings.items():
+        setattr(model, name, value)
     return model

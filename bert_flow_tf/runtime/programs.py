@@ -5,6 +5,7 @@ which is faster if several calls or batches run at once.
 """
 
 import abc
+import ctypes
 import importlib.util
 import os
 import pathlib
@@ -20,6 +21,7 @@ from bert_flow_tf.common.version import ONNX_FILE, OPENVINO_FILE
 # The inputs have Hugging Face's names.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "sentence_embedding"
+CPU_PROVIDER = "CPUExecutionProvider"
 
 
 class Program(abc.ABC):
@@ -27,27 +29,48 @@ class Program(abc.ABC):
 
     Args:
       folder: the folder of an export.
+      threads: the most threads of a call; None for one for each core.
+      provider: onnxruntime's execution provider.
     """
 
     # The files that the runtime reads, the first that exists.
     files: tuple[str, ...] = (ONNX_FILE,)
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(
+        self, folder: pathlib.Path, threads: int | None = None, provider: str = CPU_PROVIDER
+    ) -> None:
         paths = [folder / name for name in self.files]
         self._path = next((path for path in paths if path.is_file()), paths[0])
+        self._threads = threads
+        self._provider = provider
         self._lock = threading.Lock()
-        self._wide = self._compiled(None)
-        self._narrow: Any = None
+        self._compiled: dict[int | None, Any] = {}
+        self._with_threads(threads)
 
-    def _compiled(self, threads: int | None) -> Any:
-        with reading(self._path, "an exported model"):
-            if not self._path.is_file():
-                raise FileNotFoundError
-            return self._compile(threads)
+    def start_anew(self) -> None:
+        """Compile again at the next call, in a forked child."""
+        # To free a program is to wait for its threads, which are not in the child, so it is kept.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._compiled))
+        self._lock = threading.Lock()
+        self._compiled = {}
+
+    def _with_threads(self, threads: int | None) -> Any:
+        """Return the program compiled for so many threads."""
+        with self._lock:
+            if threads not in self._compiled:
+                with reading(self._path, "an exported model"):
+                    if not self._path.is_file():
+                        raise FileNotFoundError
+                    self._compiled[threads] = self._compile(threads)
+            return self._compiled[threads]
 
     @abc.abstractmethod
     def _compile(self, threads: int | None) -> Any:
         """Return the file's program; None for `threads` takes all cores."""
+
+    @abc.abstractmethod
+    def _inputs(self, compiled: Any) -> list[str]:
+        """Return the names of the program's inputs."""
 
     @abc.abstractmethod
     def _run(self, compiled: Any, inputs: dict[str, np.ndarray]) -> np.ndarray:
@@ -58,18 +81,14 @@ class Program(abc.ABC):
 
         `alone` is True if no other call runs at the same time.
         """
-        compiled = self._wide if alone else self._one_thread()
-        values = (ids, mask, np.zeros_like(ids))
-        found = self._run(compiled, dict(zip(INPUTS, values, strict=True)))
+        # A second copy of the program would double the memory of another device.
+        is_wide = alone or self._provider != CPU_PROVIDER
+        compiled = self._with_threads(self._threads if is_wide else 1)
+        values = dict(zip(INPUTS, (ids, mask, np.zeros_like(ids)), strict=True))
+        found = self._run(compiled, {name: values[name] for name in self._inputs(compiled)})
         if not np.isfinite(found).all():
             raise UserError(f"{self._path}: gave an embedding that is not finite, expected numbers")
         return found
-
-    def _one_thread(self) -> Any:
-        with self._lock:
-            if self._narrow is None:
-                self._narrow = self._compiled(1)
-            return self._narrow
 
 
 class OnnxProgram(Program):
@@ -83,12 +102,15 @@ class OnnxProgram(Program):
         if threads is not None:
             options.intra_op_num_threads = threads
         session = onnxruntime.InferenceSession(
-            str(self._path), options, providers=["CPUExecutionProvider"]
+            str(self._path), options, providers=[*dict.fromkeys((self._provider, CPU_PROVIDER))]
         )
-        names = tuple(one.name for one in session.get_inputs())
-        if names != INPUTS:
+        names = self._inputs(session)
+        if not set(names) <= set(INPUTS):
             raise ValueError(f"found the inputs {', '.join(names)}, expected {', '.join(INPUTS)}")
         return session
+
+    def _inputs(self, compiled: Any) -> list[str]:
+        return [one.name for one in compiled.get_inputs()]
 
     def _run(self, compiled: Any, inputs: dict[str, np.ndarray]) -> np.ndarray:
         return compiled.run([OUTPUT], inputs)[0]
@@ -107,11 +129,16 @@ class OpenvinoProgram(Program):
             # Some processors would compute in bfloat16.
             "INFERENCE_PRECISION_HINT": "f32",
         }
-        if threads is not None:
-            settings |= {"PERFORMANCE_HINT": "THROUGHPUT", "NUM_STREAMS": cores()}
+        if threads == 1:
+            settings |= {"PERFORMANCE_HINT": "THROUGHPUT", "NUM_STREAMS": self._threads or cores()}
+        elif threads is not None:
+            settings["INFERENCE_NUM_THREADS"] = threads
         compiled = openvino.Core().compile_model(str(self._path), "CPU", settings)
         # A request serves one call at a time.
         return compiled, threading.local()
+
+    def _inputs(self, compiled: Any) -> list[str]:
+        return [one.any_name for one in compiled[0].inputs]
 
     def _run(self, compiled: Any, inputs: dict[str, np.ndarray]) -> np.ndarray:
         model, own = compiled
@@ -145,3 +172,15 @@ def check_backend(backend: str) -> None:
     module = _MODULES[backend]
     if importlib.util.find_spec(module) is None:
         raise ArgumentError(f"backend: {module} is not installed: pip install {module}")
+
+
+def check_provider(provider: str, backend: str) -> None:
+    """Raise `ArgumentError` for a provider that onnxruntime does not have."""
+    known = [CPU_PROVIDER]
+    if backend == _ONNX:
+        import onnxruntime
+
+        known = onnxruntime.get_available_providers()
+    if provider not in known:
+        expected = f"expected {' or '.join(known)}{suggest(str(provider), known)}"
+        raise ArgumentError(f"provider: found {provider!r} with {_MODULES[backend]}, {expected}")

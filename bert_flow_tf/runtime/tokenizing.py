@@ -6,48 +6,50 @@ from collections.abc import Sequence
 import numpy as np
 import tokenizers
 
-from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
-from bert_flow_tf.vectors.batches import padded
+
+# The names of an unknown piece, the first that a vocabulary has: MPNet's has both.
+_UNKNOWN = ("[UNK]", "<unk>")
 
 
 class TextTokenizer:
-    """Convert texts to rows of ids.
+    """Convert texts to rows of ids, the encoder's special tokens included.
 
     Args:
-      path: a `tokenizer.json`.
-      max_seq_length: the most ids of a text, [CLS] and [SEP] included; longer ones are cut.
+      path: a `tokenizer.json`, whose `padding`, if any, has the id to pad with.
+      max_seq_length: the most ids of a text; longer ones are cut.
     """
 
     def __init__(self, path: pathlib.Path, max_seq_length: int) -> None:
         with reading(path, "a tokenizer"):
             self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        self._pad = (self._tokenizer.padding or {}).get("pad_id", 0)
         self._tokenizer.no_padding()
+        self._special = frozenset(self._tokenizer.encode("").ids)
+        found = (self._tokenizer.token_to_id(token) for token in _UNKNOWN)
+        self._unknown = next((number for number in found if number is not None), None)
         self.limit(max_seq_length)
-        found = []
-        for token in ("[UNK]", "[CLS]", "[SEP]"):
-            number = self._tokenizer.token_to_id(token)
-            if number is None:
-                raise UserError(f"{path}: found no {token}, expected BERT's word pieces")
-            found.append(number)
-        self._unknown, self._cls, self._sep = found
 
     def limit(self, max_seq_length: int) -> None:
         """Cut longer texts from now on."""
-        self._most_pieces = max_seq_length - 2
-        self._tokenizer.enable_truncation(self._most_pieces)
+        self._tokenizer.enable_truncation(max_seq_length)
 
     def rows(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
-        """Return ids without [CLS] and [SEP], and True for cut texts."""
-        encoded = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        cut = [len(one) == self._most_pieces and bool(one.overflowing) for one in encoded]
-        return [one.ids for one in encoded], cut
+        """Return the rows of ids, and True for cut texts."""
+        encoded = self._tokenizer.encode_batch_fast(texts)
+        return [one.ids for one in encoded], [bool(one.overflowing) for one in encoded]
 
     def pack(self, rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids and mask, int64 [n, t], [CLS] and [SEP] included."""
-        return padded(rows, cls=self._cls, sep=self._sep)
+        """Return ids and mask, int64 [n, t], padded to the longest row."""
+        counts = np.array([len(row) for row in rows])[:, np.newaxis]
+        mask = np.arange(counts.max()) < counts
+        ids = np.full(mask.shape, self._pad, np.int64)
+        ids[mask] = np.concatenate(rows)
+        return ids, mask.astype(np.int64)
 
     def only_unknown(self, rows: Sequence[Sequence[int]]) -> list[bool]:
         """Return True for each row of nothing but unknown pieces."""
-        unknown = self._unknown
-        return [len(row) > 0 and all(one == unknown for one in row) for row in rows]
+        return [
+            self._unknown in row and self._special.issuperset(set(row) - {self._unknown})
+            for row in rows
+        ]

@@ -206,6 +206,19 @@ class SentenceModel:
         """Return a query's embedding as a list of numbers."""
         return self.encode_query(text).tolist()
 
+    async def aembed_documents(self, texts: Iterable[str]) -> list[list[float]]:
+        """Return `embed_documents`, computed in a thread."""
+        # Importing asyncio takes a tenth of a program's start, and a service has it.
+        import asyncio
+
+        return await asyncio.to_thread(self.embed_documents, texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Return `embed_query`, computed in a thread."""
+        import asyncio
+
+        return await asyncio.to_thread(self.embed_query, text)
+
     def transform(self, X: Iterable[str]) -> np.ndarray:
         """Return `encode(X)`, as a step of a scikit-learn pipeline."""
         return self.encode(X)
