@@ -23,6 +23,8 @@ _GAP = "  "
 _BREAKS = re.compile(r"(\s+)|(?<=\w[/_])(?=\w)")
 # GitHub reads dollars as mathematics.
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&#$])")
+# LaTeX would join these signs with the one before: two hyphens to a dash, two quotes to one.
+_LATEX_JOINED = re.compile(r"(?<=-)(?=-)|(?<=[`?!])(?=`)|(?<=')(?=')")
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -327,7 +329,11 @@ def _escaped_markdown(text: str) -> str:
 
 
 def _escaped_latex(text: str) -> str:
-    return "".join(_LATEX_SPECIAL.get(character, character) for character in text)
+    apart = _LATEX_JOINED.split(text)
+    escaped = (
+        "".join(_LATEX_SPECIAL.get(character, character) for character in part) for part in apart
+    )
+    return "{}".join(escaped)
 
 
 def _latex_row(row: Sequence[Cell], missing: str) -> str:

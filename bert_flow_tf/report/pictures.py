@@ -141,14 +141,11 @@ def report_pictures(
     by_unit: dict[str, dict[str, Losses]] = {}
     for folder in _folders_of(map(pathlib.Path, runs)):
         try:
-            losses, damaged = read_up_to_damage(folder)
+            losses, stops = read_up_to_damage(folder)
         except UserError as error:
             left_out.append(LeftOut(folder, str(error), is_damaged=True))
             continue
-        left_out += [
-            LeftOut(path, "damaged; its losses are shown up to there", is_damaged=True)
-            for path in damaged
-        ]
+        left_out += [LeftOut(one.path, one.reason, one.is_damaged) for one in stops]
         if losses is not None:
             by_unit.setdefault(losses.unit, {})[str(folder)] = losses
     found["losses"] = [

@@ -17,12 +17,12 @@ _EVENTS = "events.out.tfevents.*"
 def read_losses(folder: AnyPath) -> Losses:
     """Return the losses of a saved model, a calibration or a run.
 
-    A file of events that was cut is read up to the cut, with a warning. Raises `UserError` if the
-    folder has no losses.
+    A file of events is read up to its first incomplete or damaged record, with a warning. Raises
+    `UserError` if the folder has no losses.
     """
-    found, damaged = read_up_to_damage(folder)
-    for path in damaged:
-        warn_user(f"{path}: damaged; its losses are read up to there")
+    found, stops = read_up_to_damage(folder)
+    for stop in stops:
+        warn_user(f"{stop.path}: {stop.reason}")
     if found is None:
         raise UserError(
             f"{folder}: found no losses, expected a model whose flow `fit` learned, or a run"
@@ -30,25 +30,41 @@ def read_losses(folder: AnyPath) -> Losses:
     return found
 
 
+class Stop(NamedTuple):
+    """A file of events that is not read to its end.
+
+    `is_damaged` is false if the last record is incomplete: a run that still trains writes it, and
+    a killed one leaves it.
+    """
+
+    path: pathlib.Path
+    is_damaged: bool
+
+    @property
+    def reason(self) -> str:
+        found = "damaged" if self.is_damaged else "still being written, or cut"
+        return f"{found}; its losses are shown up to there"
+
+
 class ReadLosses(NamedTuple):
-    """A folder's losses, if any, and the files with damaged records."""
+    """The losses of a folder, and files not read to their ends."""
 
     losses: Losses | None
-    damaged: list[pathlib.Path]
+    stops: list[Stop]
 
 
 def read_up_to_damage(folder: AnyPath) -> ReadLosses:
     """Return the losses as `read_losses` does, without a warning.
 
-    A file of events counts up to its first damage.
+    A file of events counts up to its first incomplete or damaged record.
     """
     path = pathlib.Path(folder)
     found = saved_losses(path)
     if found is not None or not is_run(path):
         return ReadLosses(found, [])
-    damaged: list[pathlib.Path] = []
-    scalars = _scalars(path, damaged)
-    return ReadLosses(_losses_of_run(path, scalars), damaged)
+    stops: list[Stop] = []
+    scalars = _scalars(path, stops)
+    return ReadLosses(_losses_of_run(path, scalars), stops)
 
 
 def _losses_of_run(folder: pathlib.Path, scalars: dict[str, dict[int, float]]) -> Losses | None:
@@ -78,11 +94,11 @@ def _unit(config: RunConfig) -> str:
     return "nats per pair" if config.num_labels else "squared error of the cosine"
 
 
-def _scalars(folder: pathlib.Path, damaged: list[pathlib.Path]) -> dict[str, dict[int, float]]:
+def _scalars(folder: pathlib.Path, stops: list[Stop]) -> dict[str, dict[int, float]]:
     """Return TensorBoard's scalars of a run by name and step.
 
-    Each attempt to train has a file; a later one has the steps that were taken again. Damaged files
-    are added to `damaged`, and read up to there, as TensorBoard does.
+    Each attempt to train has a file; a later one has the steps that were taken again. Files are
+    read as far as TensorBoard reads them; those that end before are added to `stops`.
     """
     # Importing TensorFlow takes seconds, which a saved model's losses do not need.
     import tensorflow as tf
@@ -97,8 +113,10 @@ def _scalars(folder: pathlib.Path, damaged: list[pathlib.Path]) -> dict[str, dic
                     data = next(events)
                 except StopIteration:
                     break
-                except tf.errors.DataLossError:
-                    damaged.append(path)
+                except tf.errors.DataLossError as error:
+                    # TensorFlow tells by these words alone that a file ends within a record.
+                    is_damaged = "truncated record" not in error.message
+                    stops.append(Stop(path, is_damaged))
                     break
                 event = tf.compat.v1.Event.FromString(data)
                 for value in event.summary.value:

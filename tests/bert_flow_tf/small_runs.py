@@ -221,8 +221,15 @@ def start_workers(*commands):
 
 
 def finish(process):
-    """Status and stderr of a process, once it has ended."""
-    _, stderr = process.communicate(timeout=300)
+    """Status and stderr of a process, once it has ended.
+
+    One that hangs is killed.
+    """
+    try:
+        _, stderr = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     return process.returncode, stderr
 
 

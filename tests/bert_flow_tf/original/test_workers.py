@@ -66,3 +66,16 @@ def test_workers_train_the_same_model_as_one_process(tmp_path, small_encoder_dir
             [float(number) for number in re.findall(r"[-+.\de]*\d", text)] for text in texts
         )
         assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_workers_continue_a_run_with_more_epochs(tmp_path, small_encoder_dir):
+    # All workers must call the same collectives: the chief alone knows that the run continues.
+    values = small_runs.flow_values(tmp_path, small_encoder_dir, save_checkpoints_steps=2)
+    longer = {"num_train_epochs": 2.0}
+    continued = small_runs.run(values, exp_name="continued", num_train_epochs=1.0)
+    arguments = small_runs.as_flags(values, exp_name="continued", **longer)
+    workers = small_runs.start_workers((arguments,), (arguments, _WRITES_NO_CHECKPOINT))
+    whole = small_runs.run(values, exp_name="whole", **longer)
+    for status, stderr in map(small_runs.finish, workers):
+        assert status == 0, stderr
+    small_runs.assert_same_training(continued, whole)

@@ -77,12 +77,20 @@ def trained(tmp_path):
     return folder, path
 
 
-def test_a_cut_file_of_events_is_read_up_to_the_cut(trained, tmp_path):
+@pytest.mark.parametrize(("lost", "status"), [(7, 0), (0, 2)])
+def test_events_are_read_as_far_as_they_go(trained, tmp_path, lost, status):
     folder, path = trained
-    path.write_bytes(path.read_bytes()[:-7])
+    data = bytearray(path.read_bytes())
+    # A run that trains has written a part of its last record; a changed byte is a damage.
+    data[-7] ^= 1
+    path.write_bytes(data[: len(data) - lost])
     outcome = bert_flow("report", "--runs", folder.parent, "--plot", tmp_path / "plot.svg")
-    line = refusal(outcome.exit_code, outcome.stderr, after_log=True)
-    assert line == f"left out, because they are damaged: {path}"
+    (line,) = (line for line in outcome.stderr.splitlines() if "shown up to there" in line)
+    assert ("still being written" in line, "damaged" in line) == (status == 0, status == 2)
+    assert outcome.exit_code == status
+    if status:
+        line = refusal(outcome.exit_code, outcome.stderr, after_log=True)
+        assert line == f"left out, because they are damaged: {path}"
     drawn = (tmp_path / "plot.svg").read_text()
     assert "Losses of the training" in drawn and "STS-B, test" in drawn
 

@@ -3,12 +3,15 @@
 This holds for all characters of a name.
 """
 
+import ast
 import csv
 import html
 import inspect
 import io
 import json
+import pathlib
 import re
+import string
 import warnings
 
 import numpy as np
@@ -17,6 +20,7 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+import bert_flow_tf
 from bert_flow_tf import plots
 from bert_flow_tf.common.errors import one_line
 from bert_flow_tf.common.losses import BITS, Losses
@@ -32,6 +36,7 @@ NAMES = (
     *("a$_$b", "$0-$50", "_other", "__", "x^2_{y}", r"back\slash", r"\$", "50% & #1 ~ {z}"),
     *("[first]", "*star*", "a|b", "`code`", "<script>alert(1)</script>", "line\nbreak", "tab\tx"),
     *("ℓ2 ± ≈ × ✓ ✗ Δ – …", "'\"", "中文", "mean ℓ2 norm"),
+    *(string.punctuation, "a--b---c ``quoted'' ?`!`"),
 )
 SHOWN = [one_line(name) for name in NAMES]
 TABLE = Table(("name & $_$", "x_100"), [(name, number(1.5, note=name)) for name in NAMES])
@@ -69,6 +74,8 @@ LATEX = {
     **{r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^"},
     **{"$<$": "<", "$>$": ">", "$|$": "|", r"$\pm$": "±", r"$\approx$": "≈", r"\ldots{}": "…"},
     **{r"$\surd$": "✓", r"$\Delta$": "Δ", r"$\ell$": "ℓ", "--": "–"},
+    # It only keeps two signs apart.
+    "{}": "",
 }
 
 
@@ -87,6 +94,7 @@ def of_latex(text):
         known = "|".join(re.escape(one) for one in sorted(LATEX, key=len, reverse=True))
         rest = re.sub(known, "", cell)
         assert not re.search(r"[\\&%$#_{}~^]", rest), cell
+        assert not re.search(r"``|''|[?!]`", cell), cell
         found.append(re.sub(known, lambda match: LATEX[match[0]], cell))
     return found
 
@@ -106,6 +114,25 @@ def test_a_table_of_each_format_has_the_names(name):
     if name == "latex":
         expected = [one.replace("✗", "×") for one in SHOWN]
     assert READERS[name](TABLE.to_format(name)) == expected
+
+
+def test_latex_has_each_sign_that_the_tables_use():
+    package = pathlib.Path(bert_flow_tf.__file__).parent
+    rooms = ("report", "tasks", "calibration", "vectors")
+    files = [path for room in rooms for path in (package / room).rglob("*.py")]
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    docstrings = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    words = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if node not in docstrings
+    ]
+    words.append((package / "report" / "paper.json").read_text(encoding="utf-8"))
+    signs = sorted({sign for sign in "".join(words) if not sign.isascii() and sign.isprintable()})
+    assert {*"ℓ✓≈"} < {*signs}
+    latex = Table(("sign", "x"), [(sign, number(1.0)) for sign in signs]).to_latex()
+    assert [sign for sign in signs if sign in latex] == []
 
 
 def test_the_page_has_the_names():
