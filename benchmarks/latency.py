@@ -169,11 +169,12 @@ def _prepare(folder: str, bert_hub: str) -> None:
 
 def _texts(glue_dir: str, count: int) -> list[str]:
     """Return different sentences of STS-B's training set."""
-    from bert_flow_tf.tasks.sentence_files import read_sentences
+    from bert_flow_tf.tasks.sentence_files import TextFile, read_tables
 
     path = pathlib.Path(glue_dir, "STS-B", "train.tsv")
-    pairs = read_sentences(path, columns=["sentence1", "sentence2"])
-    return [*dict.fromkeys(text for pair in pairs for text in pair)][:count]
+    tables = read_tables(TextFile(path=path, columns=("sentence1", "sentence2")))
+    pairs = (pair for table in tables for pair in table.to_pylist())
+    return [*dict.fromkeys(text for pair in pairs for text in pair.values())][:count]
 
 
 def _rounds(names: Sequence[str], count: int) -> Iterator[list[str]]:

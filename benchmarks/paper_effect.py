@@ -40,7 +40,7 @@ from bert_flow_tf.original.recipe import (
 )
 from bert_flow_tf.report.plots import plane, save
 from bert_flow_tf.sample_data import wordnet
-from bert_flow_tf.tasks.sentence_files import read_sentences
+from bert_flow_tf.tasks.sentence_files import TextFile, read_texts
 from bert_flow_tf.tasks.tasks import get_task, read_split
 from bert_flow_tf.training.settings import PretrainSettings
 from bert_flow_tf.vectors.isotropy import measure_isotropy
@@ -63,7 +63,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         before = read_environment({**known, "SKIP_NLI": "1"})
         paths = (wordnet() if text == "wordnet" else text for text in texts)
         sentences = [
-            sentence for path in paths for sentence in read_sentences(path, file_format="text")
+            sentence
+            for path in paths
+            for sentence in read_texts(TextFile(path=path, file_format="text"))
         ]
         # The folder's name depends on text, steps and seed, because each combination gives another
         # encoder.

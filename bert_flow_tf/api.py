@@ -193,6 +193,7 @@ class BertFlow(Embedder):
         input_format: str | None = None,
         column: str | None = None,
         keep: Sequence[str] | None = None,
+        no_header: bool = False,
         show_progress_bar: bool | None = None,
         overwrite: bool = False,
     ) -> "Manifest":
@@ -209,6 +210,7 @@ class BertFlow(Embedder):
             ending.
           column: the column of the sentences, by default `sentence`.
           keep: the columns to copy beside the embeddings, by default the sentences.
+          no_header: True if the first row of TSV or CSV is data; then columns are numbers from 1.
           overwrite: True to replace parts of another model or other settings, and to remove parts
             of files that are no longer given.
 
@@ -220,7 +222,9 @@ class BertFlow(Embedder):
         from bert_flow_tf.scale.shards import Job, LocalEngine, input_files
 
         settings = settings or ShardSettings()
-        files = input_files(inputs, file_format=input_format, column=column, keep=keep)
+        files = input_files(
+            inputs, file_format=input_format, column=column, keep=keep, no_header=no_header
+        )
         job = Job(files, out, settings, overwrite=overwrite)
         return job.run(LocalEngine(self, out, settings), show_progress_bar=show_progress_bar)
 

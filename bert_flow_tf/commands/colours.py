@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bert_flow_tf.commands.command import option
-from bert_flow_tf.commands.options import InputOptions
+from bert_flow_tf.commands.inputs import InputForm
 from bert_flow_tf.common.errors import ArgumentError
-from bert_flow_tf.tasks.sentence_files import STDIN, input_format, read_tables
-from bert_flow_tf.vectors.texts import BLOCK_ROWS
+from bert_flow_tf.tasks.sentence_files import STDIN, read_tables
 
 
 class Colours(NamedTuple):
@@ -33,24 +32,15 @@ COLOUR = option(
 )
 
 
-def read_colours(column: str | None, given: InputOptions) -> Colours | None:
+def read_colours(column: str | None, path: str | None, form: InputForm) -> Colours | None:
     """Return the values of a column of `--input`; None without `--colour`."""
     if column is None:
         return None
-    if given.path is None or given.path == STDIN:
+    if path is None or path == STDIN:
         raise ArgumentError(f"colour: found {column} without a file, expected --input with a name")
-    file_format = given.input_format or input_format(given.path)
-    if file_format == "text":
-        raise ArgumentError(f"colour: found {column} with a text file without columns")
     found: dict[str, object] = {}
-    for sentences, kept in read_tables(
-        given.path,
-        file_format=file_format,
-        column=given.column,
-        kept=[column],
-        rows=BLOCK_ROWS,
-        no_header=given.no_header,
-    ):
-        for sentence, value in zip(sentences, kept.column(0).to_pylist(), strict=True):
+    for table in read_tables(form.file(path, kept=[column])):
+        sentences = table.column(0).to_pylist()
+        for sentence, value in zip(sentences, table[column].to_pylist(), strict=True):
             found.setdefault(sentence, value)
     return Colours(column, found)

@@ -9,11 +9,10 @@ import msgspec
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import DEFAULT_METHODS, FitSettings
 from bert_flow_tf.commands.command import command, option, option_names, setting_options
+from bert_flow_tf.commands.inputs import INPUT, InputForm, PairOptions
 from bert_flow_tf.commands.options import (
     SENTENCE_TRANSFORMER,
-    InputOptions,
     ModelOptions,
-    PairOptions,
     load_sentence_transformer,
     metric_option,
     name_list,
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 )
 @setting_options(ModelOptions, name="model")
 @SENTENCE_TRANSFORMER
-@setting_options(InputOptions, name="given")
+@INPUT
+@setting_options(InputForm, name="form")
 @setting_options(PairOptions, name="pairs")
 @task_option("With --glue_dir: the task.")
 @option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 def compare(
     model: ModelOptions,
     sentence_transformer: str | None,
-    given: InputOptions,
+    input_path: str | None,
+    form: InputForm,
     pairs: PairOptions,
     task: Task,
     glue_dir: str | None,
@@ -75,13 +76,13 @@ def compare(
 ) -> None:
     """Compare an encoder without and with calibrations, and recommend one.
 
-    Enough labelled pairs decide (columns: sentence1,sentence2,score; TSV: 1,2,3), else the method
-    auto. Methods are auto[-D], flow, whitening[-D], soft-whitening-E[-D], sn, natsv-K, and several
-    of them joined by +, such as sn+natsv-3 and whitening+flow. With --glue_dir, they learn from all
-    splits of a task, and its test pairs decide.
+    Enough pairs (columns sentence1,sentence2,score) decide, else the method auto. Methods are
+    auto[-D], flow, whitening[-D], soft-whitening-E[-D], sn, natsv-K, and several of them joined
+    by +, such as sn+natsv-3. With --glue_dir, they learn from all splits of a task, and its test
+    pairs decide.
     """
     _check_methods(methods, settings)
-    texts = [] if given.path is None else [text for text in given.sentences() if text.strip()]
+    texts = [] if input_path is None else form.texts(input_path)
     picture = locked_plot(plot, panels, overwrite=overwrite)
     path = locked_file(out, overwrite=overwrite) if out else None
     labelled: Pairs | None = pairs.read()

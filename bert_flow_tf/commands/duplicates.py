@@ -10,16 +10,15 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.options import EncodingOptions, FilesOptions, name_list
+from bert_flow_tf.commands.inputs import INPUTS, InputForm
+from bert_flow_tf.commands.options import EncodingOptions, name_list
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.atomic import new_file
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.settings import Settings, flag
-from bert_flow_tf.scale.shards import InputFile
-from bert_flow_tf.tasks.sentence_files import SENTENCE, read_tables
+from bert_flow_tf.tasks.sentence_files import SENTENCE, TextFile, read_tables
 from bert_flow_tf.vectors import thresholds
 from bert_flow_tf.vectors.neighbours import chains, numbered_by_size, similar_groups
-from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +44,16 @@ class DuplicateSettings(Settings):
     excludes={"threshold": ("false_matches",)},
 )
 @setting_options(EncodingOptions, name="model")
-@setting_options(FilesOptions, name="given")
+@INPUTS
+@setting_options(InputForm, name="form")
 @option("--keep", callback=name_list(), metavar="NAMES", help="Columns to copy.")
 @setting_options(DuplicateSettings)
 @option("--out", required=True, metavar="FILE.csv", help="Groups.")
 @option("--overwrite", is_flag=True, help="Replace --out.")
 def duplicates(
     model: EncodingOptions,
-    given: FilesOptions,
+    inputs: tuple[str, ...],
+    form: InputForm,
     keep: list[str] | None,
     settings: DuplicateSettings,
     out: str,
@@ -70,7 +71,7 @@ def duplicates(
     if not out.endswith(".csv"):
         raise UserError(f"--out={out}: found another ending, expected .csv")
     path = locked_file(out, overwrite=overwrite)
-    sentences, kept = _read(given.files(keep), keep)
+    sentences, kept = _read(form.files(inputs, keep), keep or ())
     if empty := sum(not sentence.strip() for sentence in sentences):
         click.echo(f"empty sentences, left out: {empty:,}", err=True)
         kept = [one for one, text in zip(kept, sentences, strict=True) if text.strip()]
@@ -96,7 +97,7 @@ def duplicates(
     # Equal sentences have a cosine of 1.
     cosines = np.where(np.bincount(rows, minlength=len(different)) > 1, 1.0, nearest)
     numbers = numbered_by_size(groups[rows])
-    header = ["group", "cosine", *(keep or ()), given.column or SENTENCE]
+    header = ["group", "cosine", *(keep or ()), form.column or SENTENCE]
     _write(path, header, numbers, cosines[rows], kept, sentences)
     _warn_of_groups(u, groups, threshold)
     equal = len(sentences) - len(different)
@@ -106,14 +107,14 @@ def duplicates(
     )
 
 
-def _read(files: Sequence[InputFile], keep: list[str] | None) -> tuple[list[str], list[tuple]]:
+def _read(files: Sequence[TextFile], keep: Sequence[str]) -> tuple[list[str], list[tuple]]:
     """Return the sentences of all files, and their kept columns."""
     sentences: list[str] = []
     kept: list[tuple] = []
     for file in files:
-        for some, table in read_tables(**file._asdict(), rows=BLOCK_ROWS):
-            sentences += some
-            kept += zip(*table.to_pydict().values(), strict=True) if keep else [()] * len(some)
+        for table in read_tables(file):
+            sentences += table.column(0).to_pylist()
+            kept += [tuple(row[name] for name in keep) for row in table.to_pylist()]
     return sentences, kept
 
 

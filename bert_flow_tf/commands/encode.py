@@ -6,12 +6,19 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.options import DTYPE, EncodingOptions, InputOptions
+from bert_flow_tf.commands.inputs import INPUT, InputForm
+from bert_flow_tf.commands.options import DTYPE, EncodingOptions
 from bert_flow_tf.commands.outputs import locked_file, say
-from bert_flow_tf.common.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, open_array
+from bert_flow_tf.common.embedding_files import (
+    OUTPUT_FORMATS,
+    STDOUT,
+    embedding_writer,
+    format_of_output,
+    open_array,
+)
 from bert_flow_tf.common.errors import UserError, check_open
 from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.tasks.sentence_files import format_of_ending
+from bert_flow_tf.tasks.sentence_files import read_texts
 from bert_flow_tf.vectors.texts import BLOCK_ROWS
 
 # A part holds sentences, or none for a file of embeddings, and embeddings [k, D].
@@ -24,7 +31,8 @@ _Parts = Iterator[tuple[list[str], np.ndarray]]
     excludes={"calibration": ("dtype", "batch_size", "normalize")},
 )
 @setting_options(EncodingOptions, name="model")
-@setting_options(InputOptions, name="given")
+@INPUT
+@setting_options(InputForm, name="form")
 @option(
     "--calibration",
     metavar="DIR",
@@ -48,7 +56,8 @@ _Parts = Iterator[tuple[list[str], np.ndarray]]
 @option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
     model: EncodingOptions,
-    given: InputOptions,
+    input_path: str | None,
+    form: InputForm,
     calibration: str | None,
     embeddings: str | None,
     out: str,
@@ -63,13 +72,11 @@ def encode(
     need no more memory than small ones.
     """
     model.check_dtype()
-    sentences = given.sentences(may_be_empty=True) if given.path else iter(())
+    sentences = iter(()) if input_path is None else read_texts(form.file(input_path))
     if out == STDOUT:
         check_open("stdout", "--out=-: standard output")
     else:
-        output_format = output_format or format_of_ending(
-            out, OUTPUT_FORMATS, ", or --output_format"
-        )
+        output_format = output_format or format_of_output(out)
         locked_file(out, overwrite=overwrite)
     output_format = output_format or "npy"
     if calibration:

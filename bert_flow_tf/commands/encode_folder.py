@@ -6,7 +6,8 @@ import functools
 import click
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.options import DTYPE, EncodingOptions, FilesOptions, name_list
+from bert_flow_tf.commands.inputs import INPUTS, InputForm
+from bert_flow_tf.commands.options import DTYPE, EncodingOptions, name_list
 from bert_flow_tf.commands.outputs import lock_output, say
 from bert_flow_tf.common.errors import command_line_message
 from bert_flow_tf.common.settings import Settings, flag
@@ -30,7 +31,8 @@ class WorkerOptions(Settings):
     one_of=[("model", "bert_hub")],
 )
 @setting_options(EncodingOptions, name="model")
-@setting_options(FilesOptions, name="given")
+@INPUTS
+@setting_options(InputForm, name="form")
 @option("--out", required=True, metavar="DIR", help="Folder to write.")
 @DTYPE
 @option(
@@ -44,7 +46,8 @@ class WorkerOptions(Settings):
 @option("--overwrite", is_flag=True, help="Replace other parts.")
 def encode_folder(
     model: EncodingOptions,
-    given: FilesOptions,
+    inputs: tuple[str, ...],
+    form: InputForm,
     out: str,
     dtype: str | None,
     keep: list[str] | None,
@@ -60,7 +63,7 @@ def encode_folder(
     model.check_dtype()
     lock_output(out, f"--out={out}")
     load = functools.partial(model.open, dtype)
-    job = Job(given.files(keep), out, settings, overwrite=overwrite)
+    job = Job(form.files(inputs, keep), out, settings, overwrite=overwrite)
     try:
         manifest = _run(job, load, out, settings, workers)
     except ShardsError as error:

@@ -9,9 +9,9 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, refuse, setting_options
+from bert_flow_tf.commands.inputs import PairOptions
 from bert_flow_tf.commands.options import (
     HELP_OF_SENTEVAL,
-    PairOptions,
     TaskModelOptions,
     name_list,
 )

@@ -15,12 +15,11 @@ from bert_flow_tf.commands.command import (
     refuse,
     setting_options,
 )
+from bert_flow_tf.commands.inputs import INPUT, InputForm, PairOptions
 from bert_flow_tf.commands.options import (
     ENCODER,
     SENTENCE_TRANSFORMER,
-    InputOptions,
     ModelOptions,
-    PairOptions,
     check_sentence_transformers,
     load_sentence_transformer,
     metric_option,
@@ -45,7 +44,8 @@ if TYPE_CHECKING:
 )
 @setting_options(ModelOptions, *ENCODER, name="model")
 @SENTENCE_TRANSFORMER
-@setting_options(InputOptions, name="given")
+@INPUT
+@setting_options(InputForm, name="form")
 @option("--embeddings", metavar="PATH", help="Folder of encode-folder, or any .npy.")
 @option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @setting_options(PairOptions, name="pairs")
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 def fit(
     model: ModelOptions,
     sentence_transformer: str | None,
-    given: InputOptions,
+    input_path: str | None,
+    form: InputForm,
     embeddings: str | None,
     out: str,
     pairs: PairOptions,
@@ -82,12 +83,11 @@ def fit(
     if sentence_transformer:
         check_sentence_transformers()
     _check_method(settings, panels, is_folder=embeddings is not None and not is_array)
-    sentences = list(given.sentences()) if given.path else []
+    texts = [] if input_path is None else form.texts(input_path)
     is_calibration = bool(is_array or sentence_transformer)
     picture = locked_plot(plot, panels, overwrite=overwrite)
     kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)
-    texts = [sentence for sentence in sentences if sentence.strip()]
     count = _rows(embeddings, is_array) if embeddings else len(texts)
     if find_method(settings.method).has_flow and count < settings.batch_size:
         given_rows = (
@@ -99,8 +99,6 @@ def fit(
             f"{given_rows}, expected at least the --train_batch_size of {settings.batch_size}"
         )
     judged = pairs.read()
-    if empty := len(sentences) - len(texts):
-        click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     learned: Calibrated | BertFlow
     if is_calibration:
         learned = _calibration(sentence_transformer, texts, embeddings, settings, judged, metric)

@@ -1,7 +1,6 @@
 """`bert-flow isotropy`: how evenly embeddings fill their space."""
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -9,12 +8,8 @@ import msgspec
 
 from bert_flow_tf.commands.colours import COLOUR, read_colours
 from bert_flow_tf.commands.command import check_one_of, command, option, setting_options
-from bert_flow_tf.commands.options import (
-    InputOptions,
-    PairOptions,
-    TaskModelOptions,
-    task_option,
-)
+from bert_flow_tf.commands.inputs import INPUT, InputForm, PairOptions
+from bert_flow_tf.commands.options import TaskModelOptions, task_option
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
@@ -43,7 +38,8 @@ _ENOUGH = 200
 )
 @setting_options(TaskModelOptions, name="model")
 @COLOUR
-@setting_options(InputOptions, name="given")
+@INPUT
+@setting_options(InputForm, name="form")
 @setting_options(PairOptions, name="pairs")
 @task_option("With --glue_dir: the task.")
 @option("--glue_dir", metavar="DIR", help="Instead of --input and --pairs.")
@@ -62,7 +58,8 @@ _ENOUGH = 200
 def isotropy(
     model: TaskModelOptions,
     colour: str | None,
-    given: InputOptions,
+    input_path: str | None,
+    form: InputForm,
     pairs: PairOptions,
     task: Task,
     glue_dir: str | None,
@@ -79,16 +76,16 @@ def isotropy(
     uniformity and bits per dimension. With pairs of the label 1, or above 4 of 5 points, it
     also prints their alignment. Sentences are those of --input, else of --pairs.
     """
-    if not (given.path or pairs.pairs):
+    if not (input_path or pairs.pairs):
         check_one_of("input", "pairs", "glue_dir")
-    colours = read_colours(colour, given)
-    sentences = given.sentences() if given.path else None
+    colours = read_colours(colour, input_path, form)
+    texts = [] if input_path is None else form.texts(input_path)
     picture = locked_plot(plot, panels, overwrite=overwrite)
     path = locked_file(out, overwrite=overwrite) if out else None
     if glue_dir:
         measured = _of_task(task, glue_dir, split)
     else:
-        measured = _of_files(sentences, _checked_pairs(pairs))
+        measured = _of_files(texts, _checked_pairs(pairs))
     loaded = model.load()
     from bert_flow_tf.report.isotropy import measure_model
 
@@ -145,12 +142,12 @@ def _checked_pairs(pairs: PairOptions) -> "Pairs | None":
     return checked_pairs(found)
 
 
-def _of_files(sentences: Iterator[str] | None, scored: "Pairs | None") -> _Measured:
+def _of_files(texts: list[str], scored: "Pairs | None") -> _Measured:
     """Return a file's sentences, else those of pairs, and positive pairs."""
     first, second, scores = scored or ([], [], [])
     pairs = list(zip(first, second, strict=True))
-    texts = [text for text in sentences if text.strip()] if sentences else [*first, *second]
-    source = "--input" if sentences else "--pairs"
+    source = "--input" if texts else "--pairs"
+    texts = texts or [*first, *second]
     if len(set(texts)) < 2:
         raise UserError(
             f"{source}: found {len(set(texts))} different sentences, expected 2 or more"

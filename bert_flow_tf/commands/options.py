@@ -1,10 +1,9 @@
 """Options of several commands, checked before TensorFlow loads, which takes seconds."""
 
 import dataclasses
-import itertools
 import os
 import pathlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
@@ -21,13 +20,10 @@ from bert_flow_tf.common.reading import is_export
 from bert_flow_tf.common.settings import DTYPES, Settings, flag
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.tasks.sentence_files import INPUT_FORMATS, read_sentences
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.runtime.model import ExportedModel
-    from bert_flow_tf.scale.shards import InputFile
-    from bert_flow_tf.tasks.labelled_pairs import LabelledPairs
     from bert_flow_tf.tasks.tasks import Task
 
 _MOST_SEEDS = 1000
@@ -151,91 +147,6 @@ def check_model(model: str) -> None:
     except UserError as error:
         near = "" if os.path.exists(model) else suggest_file(model)
         raise UserError(f"--model={error}{near}") from error
-
-
-_FORMATS = tuple(sorted(set(INPUT_FORMATS.values())))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InputOptions(Settings):
-    """The options of one file of sentences."""
-
-    path: str | None = flag(
-        None, "Text, TSV, CSV, JSONL or Parquet; -: stdin", option="input", metavar="FILE"
-    )
-    input_format: str | None = flag(
-        None,
-        "[default: by the ending]",
-        needs=("input",),
-        choices=_FORMATS,
-    )
-    column: str | None = flag(
-        None, "Column.  [default: sentence]", metavar="NAME|N", needs=("input",)
-    )
-    no_header: bool = flag(False, "TSV or CSV has no row of column names.", needs=("input",))
-
-    def sentences(self, *, may_be_empty: bool = False) -> Iterator[str]:
-        """Return the file's sentences; the first is read now.
-
-        Raises:
-          UserError: the file cannot be read, or has no sentences and may not be empty.
-        """
-        found = read_sentences(
-            str(self.path),
-            file_format=self.input_format,
-            columns=[self.column] if self.column else None,
-            no_header=self.no_header,
-        )
-        first = next(found, None)
-        if first is None and not may_be_empty:
-            raise UserError(f"--input={self.path}: found no sentences, expected at least one")
-        return iter(()) if first is None else itertools.chain([first], found)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesOptions(Settings):
-    """The options of many files of sentences."""
-
-    inputs: tuple[str, ...] = flag(
-        (), "File or glob; repeatable.", option="input", metavar="FILE", required=True
-    )
-    input_format: str | None = flag(
-        None,
-        "[default: by the ending]",
-        choices=_FORMATS,
-    )
-    column: str | None = flag(None, "Column.  [default: sentence]", metavar="NAME|N")
-    no_header: bool = flag(False, "TSV or CSV has no row of column names.")
-
-    def files(self, keep: list[str] | None) -> "list[InputFile]":
-        """Return the files, with the columns to keep."""
-        from bert_flow_tf.scale.shards import input_files
-
-        return input_files(
-            self.inputs,
-            file_format=self.input_format,
-            column=self.column,
-            keep=keep,
-            no_header=self.no_header,
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PairOptions(Settings):
-    """The options of a file of labelled pairs."""
-
-    pairs: str | None = flag(None, "TSV, CSV, JSONL or Parquet.", metavar="FILE")
-    pair_columns: str | None = flag(
-        None, "Names or numbers.", metavar="A,B,SCORE", needs=("pairs",)
-    )
-
-    def read(self) -> "LabelledPairs | None":
-        """Return the pairs and their scores; None without `--pairs`."""
-        if self.pairs is None:
-            return None
-        from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
-
-        return read_labelled_pairs(self.pairs, self.pair_columns)
 
 
 SENTENCE_TRANSFORMER = option(

@@ -3,11 +3,12 @@
 import click
 
 from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.inputs import InputForm
 from bert_flow_tf.commands.options import ModelOptions
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.common.errors import UserError, check_installed
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
-from bert_flow_tf.tasks.sentence_files import read_sentences
+from bert_flow_tf.tasks.sentence_files import read_texts
 from bert_flow_tf.training.run_folder import clean_pretraining
 from bert_flow_tf.training.settings import PretrainSettings
 
@@ -26,6 +27,7 @@ from bert_flow_tf.training.settings import PretrainSettings
     help="Sentences or paragraphs; - is stdin.",
 )
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
+@setting_options(InputForm, name="form")
 @option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
 @setting_options(PretrainSettings)
 @option("--overwrite", is_flag=True, help="Replace an earlier encoder and run.")
@@ -33,6 +35,7 @@ def pretrain(
     model: ModelOptions,
     text: tuple[str, ...],
     texts: tuple[str, ...],
+    form: InputForm,
     out: str,
     settings: PretrainSettings,
     overwrite: bool,
@@ -45,7 +48,7 @@ def pretrain(
     """
     clean_pretraining(out)
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
-    sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
+    sentences = [sentence for name in (*text, *texts) for sentence in read_texts(form.file(name))]
     if not any(map(str.strip, sentences)):
         raise UserError(
             f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph "

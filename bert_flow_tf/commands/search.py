@@ -3,20 +3,21 @@
 import dataclasses
 import pathlib
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.options import EncodingOptions, FilesOptions, name_list
+from bert_flow_tf.commands.inputs import INPUTS, InputForm
+from bert_flow_tf.commands.options import EncodingOptions, name_list
 from bert_flow_tf.common.atomic import locked
 from bert_flow_tf.common.embedding_files import EMBEDDING
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.settings import Settings, flag
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.scale.shards import Job, LocalEngine, Manifest, read_manifest
-from bert_flow_tf.tasks.sentence_files import SENTENCE, joined, read_sentences
+from bert_flow_tf.tasks.sentence_files import SENTENCE, FormNames, TextFile, joined, read_texts
 from bert_flow_tf.vectors.neighbours import nearest_rows
 
 if TYPE_CHECKING:
@@ -40,8 +41,16 @@ class SearchSettings(Settings):
 )
 @click.argument("texts", nargs=-1, metavar="[QUERY]...")
 @setting_options(EncodingOptions, name="model")
-@setting_options(FilesOptions, name="given")
+@INPUTS
+@setting_options(InputForm, name="form")
 @option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
+@option(
+    "--query_column",
+    default=SENTENCE,
+    metavar="NAME|N",
+    needs=("queries",),
+    help="Column of --queries.",
+)
 @setting_options(SearchSettings, name="printed")
 @option(
     "--keep",
@@ -61,8 +70,10 @@ class SearchSettings(Settings):
 def search(
     texts: tuple[str, ...],
     model: EncodingOptions,
-    given: FilesOptions,
+    inputs: tuple[str, ...],
+    form: InputForm,
     queries: str | None,
+    query_column: str,
     printed: SearchSettings,
     keep: list[str] | None,
     embeddings: str | None,
@@ -73,29 +84,29 @@ def search(
     Each line holds rank, cosine, kept columns and sentence. With several queries, each is printed
     before its lines.
     """
-    all_queries = [*texts, *(read_sentences(queries) if queries else ())]
+    all_queries = [*texts, *(_read_queries(queries, query_column) if queries else ())]
     if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
-    name = given.column or SENTENCE
+    name = form.column or SENTENCE
     shown = [*dict.fromkeys([*(keep or ()), name])]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")
         manifest = None if overwrite else read_manifest(folder)
         columns = shown if manifest is None else _kept_columns(manifest, shown, embeddings)
-        files = given.files(columns)
+        files = form.files(inputs, columns)
         with locked(folder, wait=True):
             loaded = model.open()
             settings = _settings(manifest, loaded, embeddings)
             job = Job(files, folder, settings, overwrite=overwrite)
             parts = job.run(LocalEngine(loaded, folder, settings)).parts
             if not parts:
-                raise _no_sentences(given.inputs)
+                raise _no_sentences(inputs)
             table = _table(folder, parts)
     rows = table.select(shown).to_pylist()
     # An empty sentence is near to many queries, and no answer.
     numbers = [i for i, row in enumerate(rows) if row[name].strip()]
     if not numbers:
-        raise _no_sentences(given.inputs)
+        raise _no_sentences(inputs)
     if empty := len(rows) - len(numbers):
         click.echo(f"empty sentences, left out: {empty:,}", err=True)
     if printed.unique:
@@ -111,6 +122,12 @@ def search(
         for rank, (cosine, i) in enumerate(zip(cosines, nearest, strict=True), 1):
             cells = map(_one_line, corpus[i])
             click.echo("\t".join([f"{rank}", f"{cosine:.6f}", *cells]))
+
+
+def _read_queries(path: str, column: str) -> Iterator[str]:
+    """Return the queries of a file."""
+    names = FormNames(column="--query_column")
+    return read_texts(TextFile(path=path, columns=(column,), names=names))
 
 
 def _kept_columns(manifest: Manifest, shown: list[str], embeddings: str | None) -> list[str]:

@@ -1,14 +1,16 @@
 """`bert-flow similarity`: the cosine of two sentences, or of pairs."""
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, setting_options
 from bert_flow_tf.commands.options import EncodingOptions
-from bert_flow_tf.tasks.sentence_files import STDIN, pairs_format, read_sentences
-from bert_flow_tf.vectors.texts import BLOCK_ROWS
+from bert_flow_tf.tasks.sentence_files import PAIR, STDIN, FormNames, TextFile, read_tables
+
+_NAMES = FormNames(column="--columns", no_header="--no_header")
 
 
 @command(
@@ -20,14 +22,12 @@ from bert_flow_tf.vectors.texts import BLOCK_ROWS
 @option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
 @option(
     "--columns",
-    default="sentence1,sentence2",
+    default=",".join(PAIR[:2]),
     metavar="A,B",
     needs=("pairs",),
     help="Columns of --pairs by name or number.",
 )
-@option(
-    "--no_header", is_flag=True, needs=("pairs",), help="TSV or CSV has no row of column names."
-)
+@option("--no_header", is_flag=True, needs=("pairs",), help="The first row of --pairs is data.")
 def similarity(
     sentences: tuple[str, ...],
     model: EncodingOptions,
@@ -44,14 +44,28 @@ def similarity(
     names = columns.split(",")
     if len(names) != 2 or not all(names):
         raise click.BadParameter("expected two names, separated by a comma", param_hint="--columns")
-    rows = iter([list(sentences)])
-    if pairs:
-        file_format = "tsv" if pairs == STDIN else pairs_format(pairs)
-        rows = read_sentences(pairs, file_format=file_format, columns=names, no_header=no_header)
+    parts = _pairs(pairs, names, no_header=no_header) if pairs else iter([[sentences]])
+    # A mistake in the file is found before the model loads.
+    first = next(parts, [])
     loaded = model.open()
-    while part := list(itertools.islice(rows, BLOCK_ROWS)):
+    for part in itertools.chain([first], parts):
         both = loaded.encode(
             [sentence for pair in part for sentence in pair], normalize_embeddings=True
         )
         for cosine in np.sum(both[0::2] * both[1::2], axis=1):
             click.echo(f"{cosine:.6f}")
+
+
+def _pairs(
+    path: str, names: Sequence[str], *, no_header: bool
+) -> Iterator[Sequence[tuple[str, ...]]]:
+    """Yield parts of a file's pairs."""
+    file = TextFile(
+        path=path,
+        file_format="tsv" if path == STDIN else "",
+        columns=tuple(names),
+        no_header=no_header,
+        names=_NAMES,
+    )
+    for table in read_tables(file):
+        yield list(zip(*(table[name].to_pylist() for name in names), strict=True))

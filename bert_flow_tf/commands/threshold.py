@@ -3,7 +3,8 @@
 import numpy as np
 
 from bert_flow_tf.commands.command import Number, command, option, setting_options
-from bert_flow_tf.commands.options import EncodingOptions, InputOptions
+from bert_flow_tf.commands.inputs import INPUT, InputForm
+from bert_flow_tf.commands.options import EncodingOptions
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.table import Cell, Table, number
 from bert_flow_tf.vectors import thresholds
@@ -15,7 +16,8 @@ from bert_flow_tf.vectors.texts import known_texts
     one_of=[("model", "bert_hub"), ("input",)],
 )
 @setting_options(EncodingOptions, name="model")
-@setting_options(InputOptions, name="given")
+@INPUT
+@setting_options(InputForm, name="form")
 @option(
     "--false_matches",
     "shares",
@@ -28,7 +30,8 @@ from bert_flow_tf.vectors.texts import known_texts
 @TABLE_FORMAT
 def threshold(
     model: EncodingOptions,
-    given: InputOptions,
+    input_path: str,
+    form: InputForm,
     shares: tuple[float, ...],
     table_format: str,
 ) -> None:
@@ -38,7 +41,7 @@ def threshold(
     in Python. It bounds matches of unrelated sentences, not of those that differ in a detail.
     Sentences without a word that the encoder knows are left out.
     """
-    texts = list(dict.fromkeys(text for text in given.sentences() if text.strip()))
+    texts = list(dict.fromkeys(form.texts(input_path)))
     for share in shares:
         thresholds.check_enough(len(texts), share)
     texts, sides = _sides(model, texts)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_flow_tf.common.atomic import new_file
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
 
 if TYPE_CHECKING:
@@ -22,6 +23,17 @@ EMBEDDING = "embedding"
 OUTPUT_FORMATS = {".npy": "npy", ".parquet": "parquet"}
 
 Write = Callable[[Sequence[str], np.ndarray], object]
+
+
+def format_of_output(path: str | os.PathLike[str]) -> str:
+    """Return the format of a file's ending; raise `UserError` for another one."""
+    ending = pathlib.Path(path).suffix.lower()
+    if ending not in OUTPUT_FORMATS:
+        raise UserError(
+            f"{path}: found the ending {ending!r}, expected {', '.join(OUTPUT_FORMATS)}, or "
+            "--output_format"
+        )
+    return OUTPUT_FORMATS[ending]
 
 
 @contextlib.contextmanager

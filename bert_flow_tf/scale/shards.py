@@ -26,7 +26,14 @@ from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.json_files import FORMAT_VERSION, Count, read_json, write_json
 from bert_flow_tf.common.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.scale.settings import ShardSettings
-from bert_flow_tf.tasks.sentence_files import has_known_ending, input_format, read_tables
+from bert_flow_tf.tasks.sentence_files import (
+    SENTENCE,
+    FormNames,
+    TextFile,
+    joined,
+    known_format,
+    read_tables,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,6 +48,7 @@ MANIFEST = "_manifest.json"
 _PARTS = "part-*.parquet"
 PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST))
 _DIGEST = b"bert_flow_tf"  # the digest's key in a part's metadata
+_IN_PYTHON = FormNames("input_format", "column", "no_header")
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -141,16 +149,6 @@ def _found_parts(folder: pathlib.Path) -> Iterator[FoundPart]:
             yield FoundPart(path.name, digest.decode())
 
 
-class InputFile(NamedTuple):
-    """A file of sentences; the fields are arguments of `read_tables`."""
-
-    path: str
-    file_format: str
-    column: str | None
-    kept: tuple[str, ...]
-    no_header: bool = False
-
-
 def input_files(
     inputs: AnyPath | Iterable[AnyPath],
     *,
@@ -158,20 +156,23 @@ def input_files(
     column: str | None = None,
     keep: Sequence[str] | None = None,
     no_header: bool = False,
-) -> list[InputFile]:
+    names: FormNames = _IN_PYTHON,
+) -> list[TextFile]:
     """Return the files of paths, folders, URLs or patterns, without duplicates.
 
     Args:
       file_format: None for the format of each file's ending.
       column: column of the sentences; None for `sentence`.
       keep: columns to write beside the embeddings; None for the sentences.
+      no_header: True if the first row of TSV or CSV is data; then `column` is a number.
+      names: the caller's names of these arguments, for messages.
     """
     paths: list[str] = []
     for given in [inputs] if isinstance(inputs, str | os.PathLike) else inputs:
         name = os.fspath(given)
         if os.path.isdir(name):
             found = _data_files(os.path.join(name, one) for one in os.listdir(name))
-            others = [] if file_format else [path for path in found if not has_known_ending(path)]
+            others = [] if file_format else [path for path in found if known_format(path) is None]
             if others and len(others) < len(found):
                 logger.warning(
                     "%s: %s and other files without a known ending are no input", name, others[0]
@@ -190,19 +191,35 @@ def input_files(
         if not found:
             raise UserError(f"{name}: no such file, expected a file of sentences")
         paths += found
-    kept = tuple(keep or [column or "sentence"])
+    sentences = column or SENTENCE
+    kept = tuple(keep or [sentences])
     if EMBEDDING in kept:
         raise ArgumentError(
             f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others"
         )
-    formats = {path: file_format or input_format(path) for path in paths}
-    files = [InputFile(path, one, column, kept, no_header) for path, one in formats.items()]
-    for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
-        if value not in (None, "sentence") and any(file.file_format == "text" for file in files):
-            raise ArgumentError(
-                f"{argument}: found {value} for text, which has no columns, expected none"
-            )
-    return files
+    return [
+        TextFile(
+            path=path,
+            file_format=file_format or "",
+            columns=(sentences,),
+            kept=kept,
+            no_header=no_header,
+            names=names,
+        )
+        for path in dict.fromkeys(paths)
+    ]
+
+
+def _cut(file: TextFile, rows: int) -> "Iterator[pyarrow.Table]":
+    """Yield a file's tables of `rows` rows; the last may have fewer."""
+    pending = None
+    for table in read_tables(file):
+        pending = table if pending is None else joined([pending, table])
+        while len(pending) >= rows:
+            yield pending[:rows]
+            pending = pending[rows:]
+    if pending is not None and len(pending):
+        yield pending
 
 
 def _data_files(paths: Iterable[str]) -> list[str]:
@@ -325,7 +342,7 @@ class Job:
     """
 
     def __init__(
-        self, files: Sequence[InputFile], out: AnyPath, settings: ShardSettings, *, overwrite: bool
+        self, files: Sequence[TextFile], out: AnyPath, settings: ShardSettings, *, overwrite: bool
     ) -> None:
         check_local(out, str(out))
         self.files = files
@@ -387,7 +404,7 @@ class Job:
         errors = []
         for file in self.files:
             try:
-                next(read_tables(**file._asdict(), rows=1), None)
+                next(read_tables(file), None)
                 return
             except UserError as error:
                 errors.append(error)
@@ -398,7 +415,7 @@ class Job:
             model=model.fingerprint,
             embedding_size=model.embedding_size,
             settings=self.settings,
-            inputs=[_absolute(file.path) for file in self.files],
+            inputs=[_absolute(file.name) for file in self.files],
             columns=list(self.files[0].kept),
         )
 
@@ -467,10 +484,11 @@ class Job:
         basis = msgspec.json.encode([manifest.model, manifest.settings.precision])
         for number, file in enumerate(self.files):
             try:
-                tables = read_tables(**file._asdict(), rows=self.settings.shard_rows)
-                for i, (sentences, kept) in enumerate(tables):
+                for i, table in enumerate(_cut(file, self.settings.shard_rows)):
+                    sentences = table.column(0).to_pylist()
+                    kept = table.select(list(file.kept))
                     name = f"part-{number:05d}-{i:05d}.parquet"
-                    with reading(file.path, "columns to keep"):
+                    with reading(file.name, "columns to keep"):
                         rows = repr([sentences, kept.to_pydict()])
                     digest = hashlib.sha256(basis + rows.encode()).hexdigest()
                     yield Shard(name, name, sentences, kept, digest)
@@ -585,7 +603,7 @@ def _in_words(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _rows_if_known(files: Sequence[InputFile]) -> int | None:
+def _rows_if_known(files: Sequence[TextFile]) -> int | None:
     """Return the rows of all files if they are Parquet; else None."""
     import pyarrow.parquet
 

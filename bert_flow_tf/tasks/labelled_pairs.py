@@ -5,54 +5,42 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
-from bert_flow_tf.common.reading import AnyPath, reading
-from bert_flow_tf.tasks.sentence_files import PAIR, first_row, pairs_format, read_tables
-from bert_flow_tf.vectors.texts import BLOCK_ROWS
+from bert_flow_tf.common.reading import AnyPath
+from bert_flow_tf.tasks.sentence_files import PAIR, FormNames, TextFile, read_tables
 
 LabelledPairs = tuple[list[str], list[str], list[float]]
+_NAMES = FormNames(column="--pair_columns", no_header="--no_pair_header")
 
 
-def read_labelled_pairs(path: AnyPath, columns: str | None = None) -> LabelledPairs:
+def read_labelled_pairs(
+    path: AnyPath, columns: str | None = None, *, no_header: bool = False
+) -> LabelledPairs:
     """Return a file's first sentences, second sentences and scores.
 
     Args:
-      path: TSV, CSV, JSON lines or Parquet, as of `sentence_files.read_sentences`.
+      path: TSV, CSV, JSON lines or Parquet, as of `sentence_files.TextFile`.
       columns: names or numbers of the three columns, separated by commas; by default `sentence1`,
-        `sentence2` and `score`, or the first three columns of a TSV without these names.
+        `sentence2` and `score`.
+      no_header: True if the first row of TSV or CSV is a pair; then columns are numbers.
 
     Raises:
       UserError: the file is unreadable, has no pairs, or a score is no number.
     """
-    try:
-        file_format = pairs_format(path)
-    except UserError as error:
-        raise UserError(f"--pairs={error}") from error
-    names = columns.split(",") if columns else _default_columns(path, file_format)
+    names = tuple(columns.split(",")) if columns else PAIR
     if len(names) != 3:
         raise ArgumentError(
             f"pair_columns: found {columns}, expected three names, separated by commas"
         )
+    file = TextFile(path=path, columns=names[:2], kept=names[2:], no_header=no_header, names=_NAMES)
     pairs: LabelledPairs = ([], [], [])
-    for sentences, kept in read_tables(
-        path, file_format=file_format, column=names[0], kept=names[1:], rows=BLOCK_ROWS
-    ):
-        with reading(path, "two sentences and a number in each row"):
-            pairs[0].extend(sentences)
-            pairs[1].extend(kept.column(0).to_pylist())
-            pairs[2].extend(_number(one, path, names[2]) for one in kept.column(1).to_pylist())
+    for table in read_tables(file):
+        first, second, scores = (table[name].to_pylist() for name in names)
+        pairs[0].extend(first)
+        pairs[1].extend(second)
+        pairs[2].extend(_number(score, path, names[2]) for score in scores)
     if not pairs[0]:
-        raise UserError(f"--pairs={path}: found no pairs, expected at least one")
+        raise UserError(f"{path}: found no pairs, expected at least one")
     return pairs
-
-
-def _default_columns(path: AnyPath, file_format: str) -> list[str]:
-    """Return the names of the columns, or a TSV's first three places."""
-    if file_format != "tsv":
-        return PAIR
-    found = first_row(path, file_format)
-    if not any(found):
-        raise UserError(f"--pairs={path}: found no pairs, expected at least one")
-    return PAIR if {*PAIR} <= {*found} else ["1", "2", "3"]
 
 
 def _number(value: Any, path: AnyPath, column: str) -> float:
@@ -61,8 +49,8 @@ def _number(value: Any, path: AnyPath, column: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise UserError(
-            f"--pairs={path}: column {column}: found {value!r:.40}, expected a number; "
-            "--pair_columns A,B,SCORE chooses the columns"
+            f"{path}: column {column}: found {value!r:.40}, expected a number; "
+            f"{_NAMES.column} A,B,SCORE chooses the columns"
         ) from None
 
 

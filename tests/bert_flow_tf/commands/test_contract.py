@@ -93,7 +93,7 @@ MISTAKES = {
     "the --train_batch_size of 65",
     f"{FIT} --input nothing.txt": "--input=nothing.txt: found no sentences",
     "isotropy --bert_hub demo --input nothing.txt": "--input=nothing.txt: found no sentences",
-    "evaluate --bert_hub demo --pairs nothing.tsv": "--pairs=nothing.tsv: found no pairs",
+    "evaluate --bert_hub demo --pairs nothing.tsv": "nothing.tsv: found no row",
     "similarity --model s.txt a b": "--model=s.txt: found a file",
     f"{FIT} --input s.txt --num_train_epochs ten": "'ten' is not a valid number",
     "export --model folder --out o": "folder: found neither bert_flow.json nor",

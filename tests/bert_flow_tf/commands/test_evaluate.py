@@ -99,7 +99,8 @@ def test_own_pairs_are_scored_without_learning(finished_run, tmp_path, scores, m
     gold = [float(score) for score in scores.split(",")]
     rows = [f"{x}\t{y}\t{z}\n" for x, y, z in zip(a, b, gold, strict=True)]
     (tmp_path / "pairs.tsv").write_text("".join(rows))
-    pairs = ("--pairs", tmp_path / "pairs.tsv")
+    form = ("--pair_columns", "1,2,3", "--no_pair_header")
+    pairs = ("--pairs", tmp_path / "pairs.tsv", *form)
     out = tmp_path / "scores.json"
     succeeds("evaluate", "--model", finished_run, *pairs, "--out", out)
     found = json.loads(out.read_text())["runs"][0]["tasks"]["pairs"]

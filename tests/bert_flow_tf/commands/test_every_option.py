@@ -153,6 +153,7 @@ VALUES = {
     "preprocess_hub": "ENCODER",
     "prompt": "w1",
     "queries": "QUERIES",
+    "query_column": "2",
     "ray": "localhost:1",
     "row": "mine",
     "rows": "flow-avg",
@@ -174,7 +175,12 @@ VALUES = {
     "workers": "2",
 }
 # An option that counts columns has an effect beside their numbers.
-BESIDE = {"no_header": "--column 1 ", "similarity no_header": "--columns 1,2 "}
+BESIDE = {
+    "no_header": "--column 1 ",
+    "no_pair_header": "--pair_columns 1,2,3 ",
+    "query_column": "--queries QUERY_TABLE ",
+    "similarity no_header": "--columns 1,2 ",
+}
 # These decide what is done with a result; the tests of each command and of pictures use them.
 AFTER_WORK = {"compare format", "fit only_if_helps", "panels", "reproduce format"}
 
@@ -228,6 +234,7 @@ def files(model, tiny_encoder_dir, small_glue_dir, golden_dir, tmp_path_factory)
     pairs = [f"{a},{b},{i % 5}" for a, b, i in rows]
     (folder / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *pairs, ""]))
     (folder / "queries.txt").write_text("w2\nw3\n")
+    (folder / "queries.tsv").write_text("sentence\tother\nw2\tw3\n")
     (folder / "file.json").write_text("{}")
     np.save(folder / "array.npy", model.encode_pooled([a for a, _, _ in rows]))
     model.save(folder / "model")
@@ -264,6 +271,7 @@ def files(model, tiny_encoder_dir, small_glue_dir, golden_dir, tmp_path_factory)
         "PARTS": folder / "parts",
         "PREMODELS": folder / "premodels",
         "QUERIES": folder / "queries.txt",
+        "QUERY_TABLE": folder / "queries.tsv",
         "SCORES": folder / "scores.json",
     }
 

@@ -91,7 +91,7 @@ def test_sentences_of_ones_own_are_measured(models, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("id,text\n1,w1 w2\n2,w3\n3,w1 w2\n4,\n5,w4 w5 w6\n")
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("w1 w2\tw7\t1\nw8\tw9\t0\n")
+    pairs.write_text("sentence1\tsentence2\tscore\nw1 w2\tw7\t1\nw8\tw9\t0\n")
     out = tmp_path / "isotropy.json"
     own = ("--input", rows, "--column", "text", "--pairs", pairs)
     printed = succeeds(*model, *own, "--out", out, "--format", "markdown")
@@ -110,5 +110,5 @@ def test_sentences_of_ones_own_are_measured(models, tmp_path):
 
 
 def _refused_score(model, pairs):
-    pairs.write_text("w1\tw2\t80\nw8\tw9\t0\n")
+    pairs.write_text("sentence1\tsentence2\tscore\nw1\tw2\t80\nw8\tw9\t0\n")
     return refused(*model, "--pairs", pairs)

@@ -11,7 +11,7 @@ from bert_flow_tf import BertFlow
 from bert_flow_tf.scale.shards import MANIFEST
 from bert_flow_tf.vectors.thresholds import threshold
 from tests.bert_flow_tf.small_runs import small_flow_file
-from tests.refusals import bert_flow, refused, succeeds
+from tests.refusals import bert_flow, refusal, refused, succeeds
 
 pytestmark = pytest.mark.usefixtures("small_default_flow")
 
@@ -74,8 +74,9 @@ def test_threshold_is_that_of_python_before_and_after(saved, fit):
     lines = succeeds("threshold", "--model", saved, "--input", many, *shares).splitlines()
     assert lines[0].endswith(": 240 different sentences")
     assert [line.split()[0] for line in lines[3:]] == ["0.01", "0.1"]
-    line = refused("threshold", "--model", saved, "--input", many, "--false_matches", 1e-5)
-    assert line.startswith("--false_matches: found 240 different sentences for 1e-05")
+    few = bert_flow("threshold", "--model", saved, "--input", many, "--false_matches", 1e-5)
+    found = "--false_matches: found 240 different sentences for 1e-05"
+    refusal(few.exit_code, few.stderr, found, after_log=True)
 
 
 @pytest.fixture(scope="module")
@@ -130,17 +131,20 @@ def test_a_harmful_verdict_stays_with_the_model(fit, tmp_path):
 
 def test_fit_judges_another_method_by_labelled_pairs(fit, tmp_path):
     pairs, out = tmp_path / "pairs.tsv", tmp_path / "model"
-    pairs.write_text("".join(f"w{i} w1\tw{i} w{i + 1}\t{i % 5}\n" for i in range(12)))
+    header = "sentence1\tsentence2\tscore\n"
+    rows = [f"w{i} w1\tw{i} w{i + 1}\t{i % 5}\n" for i in range(12)]
+    pairs.write_text("".join([header, *rows]))
     arguments = [*without_flow(fit), "--pairs", pairs, "--method"]
     said = succeeds(*arguments, "whitening", "--out", out).splitlines()
     assert ": 12 labelled pairs, Spearman x100 " in said[0] and "--pairs" not in "".join(said)
     assert said[-1] == f"model written: {out} (240 sentences, whitening)"
-    pairs.write_text("w1 w2\tw2\thigh\n")
+    pairs.write_text(f"{header}w1 w2\tw2\thigh\n")
     for method, found in (
-        ("whitening", f"{pairs}: column 3: found 'high', expected a number"),
+        ("whitening", f"{pairs}: column score: found 'high', expected a number"),
         ("pca", "method: found 'pca'"),
     ):
-        assert found in refused(*arguments, method, "--out", tmp_path / "other")
+        outcome = bert_flow(*arguments, method, "--out", tmp_path / "other")
+        refusal(outcome.exit_code, outcome.stderr, found, after_log=True)
 
 
 def test_encode_writes_to_a_file_and_to_standard_output(saved, sentences_file, expected, tmp_path):
@@ -175,7 +179,9 @@ def test_similarity_prints_a_cosine_a_line(saved, expected, tmp_path):
     assert r"'w1 \udcff'" in refused("similarity", "--model", saved, "w1 \udcff", "w2")
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{sentence}\t{SENTENCES[5]}\n" for sentence in SENTENCES[:3]))
-    said = succeeds("similarity", "--model", saved, "--pairs", pairs, "--columns", "1,2")
+    said = succeeds(
+        "similarity", "--model", saved, "--pairs", pairs, "--columns", "1,2", "--no_header"
+    )
     np.testing.assert_allclose(
         [float(line) for line in said.splitlines()], cosines, rtol=0, atol=1e-5
     )

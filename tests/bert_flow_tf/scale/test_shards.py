@@ -307,8 +307,9 @@ def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments, message in (
         (("--input", "x.tsv", "--keep", "c"), "sentence, not c"),
+        (("--input", "x.txt", "--keep", "c"), "x.txt: found text, which has one column"),
         (("--input", "x.tsv", "--keep", "embedding"), "--keep: found embedding"),
-        (("--input", "x.txt", "--column", "c"), "--column: found c"),
+        (("--input", "x.txt", "--column", "c"), "x.txt: found the columns sentence, not c"),
         (("--input", "*.jsonl"), "*.jsonl: no such file"),
     ):
         command = ("encode-folder", "--bert_hub", "demo", *arguments, "--out", "out")

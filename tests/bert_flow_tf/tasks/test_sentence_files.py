@@ -15,12 +15,26 @@ import pytest
 
 from bert_flow_tf.scale.shards import input_files
 from bert_flow_tf.tasks import sentence_files
-from bert_flow_tf.tasks.sentence_files import read_sentences, read_tables
+from bert_flow_tf.tasks.sentence_files import (
+    FormNames,
+    TextFile,
+    joined,
+    read_tables,
+    read_texts,
+)
 from tests.refusals import refused, user_error
 
 # These include an empty one, one with quotes, and one of two scripts.
 SENTENCES = ["A boat.", "", 'She said "now".', "東京 in spring"]
 OTHERS = ["one", "two", "three", "four"]
+
+
+def sentences_of(path, *columns, **form):
+    """Return the sentences of a file, lists of them for several columns."""
+    file = TextFile(path=path, columns=columns or ("sentence",), **form)
+    if len(file.columns) == 1:
+        return list(read_texts(file))
+    return [list(row.values()) for table in read_tables(file) for row in table.to_pylist()]
 
 
 @pytest.fixture
@@ -44,34 +58,50 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("ending", [".txt", ".tsv", ".csv", ".jsonl", ".parquet"])
 def test_sentences_and_columns_come_as_they_were_written(files, ending, caplog):
-    assert list(read_sentences(files[ending])) == SENTENCES
+    path = files[ending]
+    assert sentences_of(path) == SENTENCES
     if ending == ".txt":
+        assert sentences_of(path, "1") == SENTENCES
         return
-    assert list(read_sentences(files[ending], columns=["other"])) == OTHERS
+    assert sentences_of(path, "other") == OTHERS
     pairs = [[b, a] for a, b in zip(SENTENCES, OTHERS, strict=True)]
-    assert list(read_sentences(files[ending], columns=["other", "sentence"])) == pairs
-    options = {"file_format": ending[1:], "column": None, "kept": ["other"], "rows": 3}
-    (first, kept), (last, _) = read_tables(files[ending], **options)
-    assert first + last == SENTENCES and kept.column("other").to_pylist() == OTHERS[:3]
-    if ending in (".tsv", ".csv"):
-        # A number is a column of a file with names too, if the first row has a known name.
-        assert list(read_sentences(files[ending], columns=["2"])) == OTHERS
-        assert "with sentence, is taken as column names" in caplog.text
-        assert list(read_sentences(files[ending], columns=["2"], no_header=True)) == [
-            "other",
-            *OTHERS,
-        ]
-        files[ending].write_text(files[ending].read_text().replace("sentence", "今天天气很好"))
-        assert list(read_sentences(files[ending], columns=["2"])) == ["other", *OTHERS]
-        files[ending].write_text(files[ending].read_text().replace("今天天气很好", "other"))
-        with user_error(f"{files[ending]}: found the column other 2 times"):
-            read_sentences(files[ending], columns=["other"])
+    assert sentences_of(path, "other", "sentence") == pairs
+    (table,) = read_tables(TextFile(path=path, kept=("other",)))
+    assert table.to_pydict() == {"sentence": SENTENCES, "other": OTHERS}
+    with user_error(
+        str(path), ": found the columns ", "sentence", ", not othr; did you mean other?"
+    ):
+        sentences_of(path, "othr")
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv"])
+def test_first_row_has_names_unless_no_header(files, ending, caplog):
+    path = files[ending]
+    caplog.set_level("INFO")
+    for header in ("sentence", "今天天气很好"):
+        path.write_text(path.read_text().replace("sentence", header))
+        assert sentences_of(path, "2", names=FormNames(no_header="--no_header")) == OTHERS
+        assert f"the first row has the columns' names: {header}, other; --no_header" in caplog.text
+        assert sentences_of(path, "2", no_header=True) == ["other", *OTHERS]
+    with user_error(f"{path}: found 2 columns, not 3"):
+        sentences_of(path, "3", no_header=True)
+    with user_error(f"no_header: {path}: found the column other, expected a number"):
+        sentences_of(path, "other", no_header=True)
+    path.write_text(path.read_text().replace("今天天气很好", "other"))
+    with user_error(f"{path}: found the column other 2 times"):
+        sentences_of(path, "other")
+
+
+@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".parquet"])
+def test_no_header_is_refused_where_there_is_none(files, ending):
+    with user_error(f"--no_header: {files[ending]}: found "):
+        sentences_of(files[ending], "1", no_header=True, names=FormNames(no_header="--no_header"))
 
 
 def test_quotes_in_csv_hold_commas_newlines_and_quotes(tmp_path):
     text = 'id,sentence\r\n1,"A boat, say."\r\n\r\n2,"two\nlines, a ""quote"""\n3,""\n4,open'
     (tmp_path / "s.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))
-    assert list(read_sentences(tmp_path / "s.csv.gz")) == [
+    assert sentences_of(tmp_path / "s.csv.gz") == [
         "A boat, say.",
         'two\nlines, a "quote"',
         "",
@@ -84,28 +114,17 @@ def test_standard_input_is_read(files, ending, monkeypatch):
     monkeypatch.setattr(
         "sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(files[ending].read_bytes()))
     )
-    file_format = sentence_files.INPUT_FORMATS[ending] if ending != ".txt" else None
-    assert list(read_sentences("-", file_format=file_format)) == SENTENCES
+    file_format = sentence_files.INPUT_FORMATS[ending] if ending != ".txt" else ""
+    assert sentences_of("-", file_format=file_format) == SENTENCES
 
 
 def test_file_is_read_in_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(sentence_files, "BLOCK_ROWS", 10)
     (tmp_path / "s.jsonl").write_text(100 * '{"sentence": "a"}\n' + "broken\n")
-    sentences = read_sentences(tmp_path / "s.jsonl")
+    sentences = read_texts(TextFile(path=tmp_path / "s.jsonl"))
     assert [next(sentences) for _ in range(50)] == 50 * ["a"]
     with user_error("s.jsonl, line 101: cannot be read as a JSON object"):
         list(sentences)
-
-
-def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
-    (tmp_path / "n.jsonl").write_text(
-        "".join(f'{{"n": {i}, "sentence": "w{i}"}}\n' for i in range(5))
-    )
-    tables = list(
-        read_tables(tmp_path / "n.jsonl", file_format="jsonl", column=None, kept=["n"], rows=2)
-    )
-    assert [sentences for sentences, _ in tables] == [["w0", "w1"], ["w2", "w3"], ["w4"]]
-    assert [table.to_pydict() for _, table in tables] == [{"n": [0, 1]}, {"n": [2, 3]}, {"n": [4]}]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +141,7 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
             "s.tsv",
             b"a\tsentenc\n1\t2\n",
             None,
-            ["found the columns a, sentenc; ", "did you mean sentenc?"],
+            ["found the columns a, sentenc, expected sentence", "did you mean sentenc?"],
         ),
         (
             "s.txt",
@@ -131,23 +150,48 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
             ["NUL", "UTF-8, or UTF-16 with a mark"],
         ),
         ("s.txt", "two\nlines\n".encode("utf-32"), None, ["NUL", "UTF-8, or UTF-16 with a mark"]),
-        ("s.tsv", b"a\tsentence\n1\n", None, ["'1'", "2"]),
-        ("s.csv", b"", None, []),
+        ("s.tsv", b"a\tsentence\n1\n", None, ["line 2: found 1 fields, expected 2 or more: '1'"]),
+        ("s.tsv", b"", None, ["found no row"]),
+        ("s.csv", b"", None, ["found no row"]),
         (
             "s.csv",
             b"id,text\n1,2\n",
             None,
-            ["found the columns id, text; choose with --column text"],
+            [
+                "found the columns id, text, expected sentence; choose with --column text, or "
+                "--column 1 --no_header if the first row is data"
+            ],
         ),
-        ("s.csv", b"a,b\n1,2\n", ["3"], ["found 2 columns, not 3"]),
-        ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, ["Row #3", "Hello, world,3"]),
+        ("s.csv", b"a,b\n1,2\n", ["3"], ["found the columns a, b, not 3"]),
+        (
+            "s.csv",
+            b"sentence,id\na,1\nHello, world,3\n",
+            None,
+            ["line 3: found 3 fields, expected 2 as", "Hello"],
+        ),
+        (
+            "s.csv",
+            b'id,sentence\n1,a\n2,"b\n3,c\n',
+            None,
+            ["line 3: found a quote that is not closed"],
+        ),
+        (
+            "s.csv",
+            b'id,sentence\n1,"a\n2,b\n3,"c"\n',
+            None,
+            ["line 2: found a quote inside a quoted"],
+        ),
+        ("s.csv", b'sentence,id\n"a \\"b\\" c",1\n', None, ["line 2: ", "must be doubled"]),
+        ("s.csv", b"sentence,id\ra,1\rb,2\r", None, ["line 1: found a carriage return"]),
+        ("s.csv", b"sentence\n" + b"a" * (1 << 22) + b"b\n", None, ["line 2: ", "more than 4 MB"]),
         (
             "s.jsonl",
             b'{"sentence": "a"}\n{"text": "x"}\n',
             None,
-            ["line 2: found the columns text; choose with"],
+            ["line 2: found the columns text, expected sentence; choose with --column text"],
         ),
         ("s.jsonl", b'{"sentence": "a\\ud800"}\n', None, ["line 1: cannot be read", "surrogates"]),
+        ("s.jsonl", b'{"sentence": "a"}\n', ["1"], ["line 1: found the columns sentence, not 1"]),
         ("s.jsonl", b'{"sentence": 3}\n', None, ["line 1: sentence: found 3, expected a string"]),
         ("s.jsonl", b'[{"sentence": "a"}]', None, ["line 1: cannot be read as a JSON object"]),
         ("s.parquet", b"no parquet", None, ["cannot be read"]),
@@ -159,7 +203,7 @@ def test_tables_have_at_most_n_rows_and_keep_types(tmp_path):
             None,
             ["cannot be read"],
         ),
-        ("s.doc", b"", None, ["'.doc'", ".parquet"]),
+        ("s.doc", b"", None, ["'.doc'", ".parquet, or --input_format"]),
         ("s.txt", None, None, ["no such file"]),
     ],
 )
@@ -168,8 +212,9 @@ def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, found):
         (tmp_path / name).write_bytes(content)
     elif content is not None:
         pyarrow.parquet.write_table(pyarrow.table({"sentence": content}), tmp_path / name)
+    names = FormNames("--input_format", "--column", "--no_header")
     with user_error(name, *found):
-        list(read_sentences(tmp_path / name, columns=columns))
+        sentences_of(tmp_path / name, *columns or (), names=names)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +228,10 @@ def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, found):
         ("s.tsv", "sentence\nx\n\ny\n", None, ["x", "", "y"]),
         ("s.csv", 'id;sentence\n1;"x; y"\n2;"a, b"\n', None, ["x; y", "a, b"]),
         ("s.csv", "id\tsentence\n1\tx\n", None, ["x"]),
+        ("s.csv", '"id, key"|sentence\n1|x\n', None, ["x"]),
+        ("s.csv", '\r\nid,sentence\r\n1,5" pipe\r\n\r\n2,\r\n', None, ['5" pipe', ""]),
+        ("s.csv", "sentence\nx\n\ny\n", None, ["x", "y"]),
+        ("s.csv", "sentence,id\nx,1\n".encode("utf-16"), None, ["x"]),
         ("s.txt", "x\n東京\n".encode("utf-16"), None, ["x", "東京"]),
         ("s.tsv", "sentence\tid\nx\t1\n".encode("utf-16"), None, ["x"]),
         ("s.parquet", pyarrow.array(["x", "y", "x"]).dictionary_encode(), None, ["x", "y", "x"]),
@@ -203,14 +252,14 @@ def test_other_forms_of_the_formats_are_read(tmp_path, name, content, columns, e
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     if expected is None:
         with user_error("row 1: sentence: found no value"):
-            read_sentences(path)
+            read_texts(TextFile(path=path))
     else:
-        assert list(read_sentences(path, columns=columns)) == expected
+        assert sentences_of(path, *columns or ()) == expected
 
 
 def test_kept_values_of_json_keep_their_types_or_become_text(tmp_path, monkeypatch):
     monkeypatch.setattr(sentence_files, "BLOCK_ROWS", 2)
-    path, options = tmp_path / "s.jsonl", {"file_format": "jsonl", "column": None, "rows": 100}
+    path = tmp_path / "s.jsonl"
     values = {
         "date": ["2024-01-05", "2024-01-06", None],
         "number": [1, 2, 0.5],
@@ -221,7 +270,7 @@ def test_kept_values_of_json_keep_their_types_or_become_text(tmp_path, monkeypat
     for name, given in values.items():
         rows = [{"sentence": "s"} | ({} if value is None else {name: value}) for value in given]
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        ((_, table),) = read_tables(path, kept=[name], **options)
+        table = joined([*read_tables(TextFile(path=path, kept=(name,)))])
         texts = {"mixed": ["1", "0.5", "a7"], "nested": ['{"a":1}', "[2]", None]}
         assert table.column(name).to_pylist() == texts.get(name, given), name
 
@@ -229,32 +278,33 @@ def test_kept_values_of_json_keep_their_types_or_become_text(tmp_path, monkeypat
 def test_kept_bytes_of_parquet_stay_bytes(tmp_path):
     table = pyarrow.table({"sentence": [b"a"], "raw": [b"\xff"]})
     pyarrow.parquet.write_table(table, tmp_path / "s.parquet")
-    ((sentences, kept),) = read_tables(
-        tmp_path / "s.parquet", file_format="parquet", column=None, kept=["raw"], rows=9
-    )
-    assert (sentences, kept.column("raw").to_pylist()) == (["a"], [b"\xff"])
+    (table,) = read_tables(TextFile(path=tmp_path / "s.parquet", kept=("raw",)))
+    assert table.to_pydict() == {"sentence": ["a"], "raw": [b"\xff"]}
+
+
+def test_kept_values_of_csv_stay_as_they_are_written(tmp_path):
+    (tmp_path / "s.csv").write_text("id,day,sentence\n007,2024-01-05,a\n1.50,,b\n")
+    (table,) = read_tables(TextFile(path=tmp_path / "s.csv", kept=("id", "day")))
+    assert table.select(["id", "day"]).to_pydict() == {
+        "id": ["007", "1.50"],
+        "day": ["2024-01-05", ""],
+    }
 
 
 def test_quotes_in_tsv_are_noticed(tmp_path, caplog):
     rows = [["id", "sentence"], ["1", "two\nlines"], ["2", 'a "quote"'], ["3", "a\ttab"]]
     with open(tmp_path / "s.tsv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter="\t").writerows(rows)
-    with user_error("expected 2 or more fields"):
-        list(read_sentences(tmp_path / "s.tsv"))
+    with user_error("s.tsv, line 3: found 1 fields, expected 2 or more"):
+        sentences_of(tmp_path / "s.tsv")
     assert "looks quoted" in caplog.text and "make it a .csv file" in caplog.text
-    assert list(read_sentences(tmp_path / "s.tsv", file_format="csv")) == [
-        text for _, text in rows[1:]
-    ]
+    assert sentences_of(tmp_path / "s.tsv", file_format="csv") == [text for _, text in rows[1:]]
     caplog.clear()
     (tmp_path / "s.tsv").write_text('sentence\n"Yes," she said.\n')
-    assert list(read_sentences(tmp_path / "s.tsv")) == ['"Yes," she said.'] and not caplog.text
-    (tmp_path / "s.csv").write_text('sentence,id\n"a \\"b\\" c",1\n')
-    list(read_sentences(tmp_path / "s.csv"))
+    assert sentences_of(tmp_path / "s.tsv") == ['"Yes," she said.'] and not caplog.text
     (tmp_path / "s.txt").write_bytes(b"one\rtwo")
-    assert list(read_sentences(tmp_path / "s.txt")) == ["one\rtwo"]
-    assert (
-        "CSV doubles the quotes" in caplog.text and "line 1 holds carriage returns" in caplog.text
-    )
+    assert sentences_of(tmp_path / "s.txt") == ["one\rtwo"]
+    assert "line 1 holds carriage returns" in caplog.text
 
 
 def test_a_folder_means_its_data_files(tmp_path, caplog):
@@ -281,7 +331,7 @@ def test_a_pattern_of_an_address_gives_the_files(files):
         found = [file.path for file in input_files("memory:///patterns/*.*")]
         assert found == sorted(f"memory:///patterns/{path.name}" for path in files.values())
         for address in found:
-            assert list(read_sentences(address)) == SENTENCES
+            assert sentences_of(address) == SENTENCES
     finally:
         system.rm("/patterns", recursive=True)
     for pattern, problem in (
@@ -310,5 +360,5 @@ def test_a_pipe_is_read(tmp_path):
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("one\ntwo\n",))
     writer.start()
-    assert list(read_sentences(pipe)) == ["one", "two"]
+    assert sentences_of(pipe) == ["one", "two"]
     writer.join()
