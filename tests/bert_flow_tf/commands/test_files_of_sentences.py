@@ -23,7 +23,7 @@ from tests.refusals import bert_flow, refusal
 
 
 class Reads(NamedTuple):
-    """A command line up to its file, and the options of its form."""
+    """A command line up to its file, and its options."""
 
     line: str
     columns: tuple[str, ...] = ("sentence",)
@@ -63,7 +63,7 @@ TEXTS = ['w1, w2 "w3"', "東京 w4", "é", *(f"w{i}" for i in range(30))]
 
 
 def rows_of(count):
-    """Return rows of an id and `count` values; the third is a score."""
+    """Return rows of an id and values; the third is a score."""
     return [[f"00{i}", text, f"w{i}", str(i % 5)][: 1 + count] for i, text in enumerate(TEXTS)]
 
 
@@ -144,7 +144,7 @@ def read(model, monkeypatch, tmp_path, request):
 
 
 def given(command, names, is_without_header):
-    """Return the options of a file; None if the command has no such option."""
+    """Return the options of a file; None without such an option."""
     words = [] if names is None else [command.column, ",".join(names)]
     if not is_without_header:
         return words
