@@ -7,14 +7,11 @@ import click
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.commands.command import command, option, option_names, refuse, setting_options
-from bert_flow_tf.commands.options import (
-    TaskModelOptions,
-    name_list,
-    task_option,
-)
+from bert_flow_tf.commands.lists import name_list
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_tables
+from bert_flow_tf.commands.task_options import TaskModelOptions, task_option
 from bert_flow_tf.common.errors import ArgumentError, check_installed
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.scores import model_in_words

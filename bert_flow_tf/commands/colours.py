@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bert_flow_tf.commands.command import option
-from bert_flow_tf.commands.inputs import InputForm
+from bert_flow_tf.commands.input_options import InputForm
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.tasks.sentence_files import STDIN, read_tables
 

@@ -9,18 +9,18 @@ import msgspec
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import DEFAULT_METHODS, FitSettings
 from bert_flow_tf.commands.command import command, option, option_names, setting_options
-from bert_flow_tf.commands.inputs import INPUT, InputForm, PairOptions
-from bert_flow_tf.commands.options import (
+from bert_flow_tf.commands.input_options import INPUT, InputForm
+from bert_flow_tf.commands.lists import name_list
+from bert_flow_tf.commands.model_options import (
     SENTENCE_TRANSFORMER,
     ModelOptions,
     load_sentence_transformer,
-    metric_option,
-    name_list,
-    task_option,
 )
 from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.pair_options import PairOptions, metric_option
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
+from bert_flow_tf.commands.task_options import task_option
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.records import made_by
 from bert_flow_tf.tasks.scored_tasks import read_scored_split

@@ -10,8 +10,9 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.inputs import INPUTS, InputForm
-from bert_flow_tf.commands.options import EncodingOptions, name_list
+from bert_flow_tf.commands.input_options import INPUTS, InputForm
+from bert_flow_tf.commands.lists import name_list
+from bert_flow_tf.commands.model_options import EncodingOptions
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.atomic import new_file
 from bert_flow_tf.common.errors import UserError

@@ -6,8 +6,8 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.inputs import INPUT, InputForm
-from bert_flow_tf.commands.options import DTYPE, EncodingOptions
+from bert_flow_tf.commands.input_options import INPUT, InputForm
+from bert_flow_tf.commands.model_options import DTYPE, EncodingOptions
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.embedding_files import (
     OUTPUT_FORMATS,

@@ -6,8 +6,9 @@ import functools
 import click
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.inputs import INPUTS, InputForm
-from bert_flow_tf.commands.options import DTYPE, EncodingOptions, name_list
+from bert_flow_tf.commands.input_options import INPUTS, InputForm
+from bert_flow_tf.commands.lists import name_list
+from bert_flow_tf.commands.model_options import DTYPE, EncodingOptions
 from bert_flow_tf.commands.outputs import lock_output, say
 from bert_flow_tf.common.errors import command_line_message
 from bert_flow_tf.common.settings import Settings, flag

@@ -9,15 +9,12 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, refuse, setting_options
-from bert_flow_tf.commands.inputs import PairOptions
-from bert_flow_tf.commands.options import (
-    HELP_OF_SENTEVAL,
-    TaskModelOptions,
-    name_list,
-)
+from bert_flow_tf.commands.lists import name_list
 from bert_flow_tf.commands.outputs import locked_file, say
+from bert_flow_tf.commands.pair_options import PairOptions
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
+from bert_flow_tf.commands.task_options import HELP_OF_SENTEVAL, TaskModelOptions
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.common.json_files import is_run, read_json
 from bert_flow_tf.report.reports import scores_table

@@ -3,7 +3,7 @@
 import logging
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.options import ModelOptions
+from bert_flow_tf.commands.model_options import ModelOptions
 from bert_flow_tf.commands.outputs import lock_output, say
 from bert_flow_tf.common.settings import DTYPES
 from bert_flow_tf.export.formats import TF_SAVEDMODEL, ExportSettings, export_path

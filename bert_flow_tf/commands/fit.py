@@ -15,16 +15,16 @@ from bert_flow_tf.commands.command import (
     refuse,
     setting_options,
 )
-from bert_flow_tf.commands.inputs import INPUT, InputForm, PairOptions
-from bert_flow_tf.commands.options import (
+from bert_flow_tf.commands.input_options import INPUT, InputForm
+from bert_flow_tf.commands.model_options import (
     ENCODER,
     SENTENCE_TRANSFORMER,
     ModelOptions,
     check_sentence_transformers,
     load_sentence_transformer,
-    metric_option,
 )
 from bert_flow_tf.commands.outputs import locked_folder, say
+from bert_flow_tf.commands.pair_options import PairOptions, metric_option
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.common.embedding_files import open_array
 from bert_flow_tf.common.errors import ArgumentError, UserError

@@ -8,11 +8,12 @@ import msgspec
 
 from bert_flow_tf.commands.colours import COLOUR, read_colours
 from bert_flow_tf.commands.command import check_one_of, command, option, setting_options
-from bert_flow_tf.commands.inputs import INPUT, InputForm, PairOptions
-from bert_flow_tf.commands.options import TaskModelOptions, task_option
+from bert_flow_tf.commands.input_options import INPUT, InputForm
 from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.pair_options import PairOptions
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
+from bert_flow_tf.commands.task_options import TaskModelOptions, task_option
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.scores import (

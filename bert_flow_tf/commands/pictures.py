@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bert_flow_tf.commands.command import Decorator, option
-from bert_flow_tf.commands.options import name_list
+from bert_flow_tf.commands.lists import name_list
 from bert_flow_tf.commands.outputs import locked_file, say
 from bert_flow_tf.common.errors import ArgumentError
 

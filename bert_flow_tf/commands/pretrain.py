@@ -3,8 +3,8 @@
 import click
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.inputs import InputForm
-from bert_flow_tf.commands.options import ModelOptions
+from bert_flow_tf.commands.input_options import InputForm
+from bert_flow_tf.commands.model_options import ModelOptions
 from bert_flow_tf.commands.outputs import locked_folder, say
 from bert_flow_tf.common.errors import UserError, check_installed
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER

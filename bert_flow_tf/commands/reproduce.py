@@ -14,9 +14,10 @@ import click
 import msgspec
 
 from bert_flow_tf.commands.command import command, option
-from bert_flow_tf.commands.options import HELP_OF_SENTEVAL, name_list, seed_list, task_list
+from bert_flow_tf.commands.lists import name_list, seed_list
 from bert_flow_tf.commands.outputs import lock_output, write_results
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
+from bert_flow_tf.commands.task_options import HELP_OF_SENTEVAL, task_list
 from bert_flow_tf.common.atomic import output_folder
 from bert_flow_tf.common.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.common.json_files import read_json

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.inputs import INPUTS, InputForm
-from bert_flow_tf.commands.options import EncodingOptions, name_list
+from bert_flow_tf.commands.input_options import INPUTS, InputForm
+from bert_flow_tf.commands.lists import name_list
+from bert_flow_tf.commands.model_options import EncodingOptions
 from bert_flow_tf.common.atomic import locked
 from bert_flow_tf.common.embedding_files import EMBEDDING
 from bert_flow_tf.common.errors import UserError

@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.options import EncodingOptions
+from bert_flow_tf.commands.model_options import EncodingOptions
 from bert_flow_tf.tasks.sentence_files import PAIR, STDIN, FormNames, TextFile, read_tables
 
 _NAMES = FormNames(column="--columns", no_header="--no_header")

@@ -3,8 +3,8 @@
 import numpy as np
 
 from bert_flow_tf.commands.command import Number, command, option, setting_options
-from bert_flow_tf.commands.inputs import INPUT, InputForm
-from bert_flow_tf.commands.options import EncodingOptions
+from bert_flow_tf.commands.input_options import INPUT, InputForm
+from bert_flow_tf.commands.model_options import EncodingOptions
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
 from bert_flow_tf.common.table import Cell, Table, number
 from bert_flow_tf.vectors import thresholds

@@ -6,6 +6,7 @@ option must be in `VALUES`, unless its type has a value.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -131,7 +132,7 @@ VALUES = {
     "export format": "openvino",
     "glue_dir": "GLUE",
     "html": "OUT.html",
-    "input_format": "csv",
+    "input_format": "tsv",
     "keep": "id",
     "low_dim": "4",
     "max_seq_length": "7",
@@ -174,11 +175,11 @@ VALUES = {
     "whole_runs": "GLUE",
     "workers": "2",
 }
-# An option that counts columns has an effect beside their numbers.
+# An option that counts columns has an effect beside their numbers; a CSV read as TSV has one column.
 BESIDE = {
     "no_header": "--column 1 ",
-    "no_pair_header": "--pair_columns 1,2,3 ",
-    "query_column": "--queries QUERY_TABLE ",
+    "input_format": "--column sentence,other,id ",
+    "no_pair_header": "--pair_columns 1,2,4 ",
     "similarity no_header": "--columns 1,2 ",
 }
 # These decide what is done with a result; the tests of each command and of pictures use them.
@@ -231,9 +232,9 @@ def files(model, tiny_encoder_dir, small_glue_dir, golden_dir, tmp_path_factory)
     rows = [(f"w{i} w{j}", f"w{j}", i) for i in range(20) for j in range(i)]
     lines = [f"{a},{b},{i}" for a, b, i in [*rows, rows[0]]]
     (folder / "rows.csv").write_text("\n".join(["sentence,other,id", *lines, ""]))
-    pairs = [f"{a},{b},{i % 5}" for a, b, i in rows]
-    (folder / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *pairs, ""]))
-    (folder / "queries.txt").write_text("w2\nw3\n")
+    pairs = [f"{a},{b},{i % 5},{i % 3}" for a, b, i in rows]
+    # The last column's name is a score, too.
+    (folder / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score,4", *pairs, ""]))
     (folder / "queries.tsv").write_text("sentence\tother\nw2\tw3\n")
     (folder / "file.json").write_text("{}")
     np.save(folder / "array.npy", model.encode_pooled([a for a, _, _ in rows]))
@@ -270,8 +271,7 @@ def files(model, tiny_encoder_dir, small_glue_dir, golden_dir, tmp_path_factory)
         "PAIRS": folder / "pairs.csv",
         "PARTS": folder / "parts",
         "PREMODELS": folder / "premodels",
-        "QUERIES": folder / "queries.txt",
-        "QUERY_TABLE": folder / "queries.tsv",
+        "QUERIES": folder / "queries.tsv",
         "SCORES": folder / "scores.json",
     }
 
@@ -391,8 +391,13 @@ def test_an_option_has_an_effect_or_is_refused(name, files, works, require, tmp_
         require(library)
     options = {one.opts[0].removeprefix("--"): one for one in options_of(name)}
     accepted = set()
+
+    @functools.cache
+    def outcome(line):
+        return run(name, line, files, tmp_path / "run")
+
     for line in LINES[name]:
-        plain = run(name, line, files, tmp_path / "run")
+        plain = outcome(line)
         assert not plain.refusal, (line, plain.refusal)
         assert run(name, line, files, tmp_path / "run") == plain, f"{line} is not the same twice"
         for short, option in options.items():
@@ -404,15 +409,15 @@ def test_an_option_has_an_effect_or_is_refused(name, files, works, require, tmp_
             needed = [one for one in getattr(option, "needs", ()) if one in options]
             besides = [fixed]
             if needed and not any(f"--{one} " in f"{line} " for one in needed):
-                assert run(name, f"{given} {line}", files, tmp_path / "run").refusal, (line, given)
+                assert outcome(f"{given} {line}").refusal, (line, given)
                 besides = [f"{fixed}{words_of(name, options[one])} " for one in needed]
             for beside in besides:
-                found = run(name, f"{beside}{given} {line}", files, tmp_path / "run")
+                found = outcome(f"{beside}{given} {line}")
                 if found.refusal:
                     continue
                 accepted.add(short)
                 if not AFTER_WORK.intersection((short, f"{name} {short}")):
-                    same = run(name, f"{beside}{line}", files, tmp_path / "run")
+                    same = outcome(f"{beside}{line}")
                     assert found != same, f"bert-flow {name} {beside}{line} ignores {given}"
     assert accepted == {*options}, f"{ {*options} - accepted } of {name} never have an effect"
 

@@ -5,9 +5,9 @@ import dataclasses
 import click
 import pytest
 
-from bert_flow_tf.commands import options
+from bert_flow_tf.commands import lists, task_options
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.options import ModelOptions
+from bert_flow_tf.commands.model_options import ModelOptions
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.settings import Settings, flag
 from bert_flow_tf.tasks.tasks import TASKS, get_task
@@ -83,7 +83,7 @@ def test_what_belongs_together_is_declared_once():
 
 def test_seeds_are_1_to_a_number_or_a_list():
     def seeds(text):
-        decorators = [option("--seeds", callback=options.seed_list)]
+        decorators = [option("--seeds", callback=lists.seed_list)]
         return given(f"--seeds={text}", decorators=decorators)["seeds"]
 
     for text, found in {
@@ -101,9 +101,9 @@ def test_seeds_are_1_to_a_number_or_a_list():
 
 
 def test_names_are_taken_once_and_a_task_has_several():
-    names = [option("--names", callback=options.name_list())]
+    names = [option("--names", callback=lists.name_list())]
     assert given("--names", " b,a, ,b", decorators=names)["names"] == ["b", "a"]
-    of_tasks = [options.task_option("A task.")]
+    of_tasks = [task_options.task_option("A task.")]
     for name, task in TASKS.items():
         for text in (
             name,
@@ -113,7 +113,7 @@ def test_names_are_taken_once_and_a_task_has_several():
         ):
             assert get_task(text) is task
             assert given("--task", text, decorators=of_tasks)["task"] is task
-    known = options.task_list(("stsb", "mrpc"))
+    known = task_options.task_list(("stsb", "mrpc"))
     of_tasks.append(option("--tasks", callback=known))
     tasks = given("--tasks=MRPC-regression,STS-B,stsb", decorators=of_tasks)
     assert tasks["tasks"] == ["mrpc", "stsb"]

@@ -1,19 +1,17 @@
-"""Options of several commands, checked before TensorFlow loads, which takes seconds."""
+"""Options that name a model, checked before TensorFlow loads."""
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from bert_flow_tf.commands.command import Decorator, Function, option, refuse
+from bert_flow_tf.commands.command import option, refuse
 from bert_flow_tf.common.errors import (
     ArgumentError,
     UserError,
     check_installed,
-    suggest,
     suggest_file,
 )
 from bert_flow_tf.common.reading import is_export
@@ -24,10 +22,8 @@ from bert_flow_tf.encoder.pooling import check_pooling
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.runtime.model import ExportedModel
-    from bert_flow_tf.tasks.tasks import Task
 
-_MOST_SEEDS = 1000
-_LARGEST_SEED = 2**32 - 1
+DTYPE = option("--dtype", type=click.Choice(DTYPES), help="Type of matrices.  [default: float32]")
 # An encoder has these options, without a model.
 ENCODER = ("bert_hub", "preprocess_hub", "pooling", "max_seq_length")
 
@@ -121,13 +117,6 @@ class EncodingOptions(ModelOptions):
             refuse(("dtype",), f"--model={self.model}, an export")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskModelOptions(ModelOptions):
-    """A command's model whose length is the original's, 64."""
-
-    max_seq_length: int = flag(64, "Word pieces per sentence.", needs=("bert_hub",), ge=3)
-
-
 def check_model(model: str) -> None:
     """Download a Hub model; raise `UserError` if `--model` does not exist."""
     if os.path.exists(f"{model}.index"):
@@ -165,85 +154,4 @@ def check_sentence_transformers() -> None:
     """Raise `ArgumentError` unless the library is installed."""
     check_installed(
         "sentence_transformers", "sentence-transformers", "sentence_transformer", ArgumentError
-    )
-
-
-def metric_option() -> Decorator:
-    """Return a decorator that adds `--metric`."""
-    # Most commands do not need the methods of calibration.
-    from bert_flow_tf.calibration.settings import METRICS
-
-    return option(
-        "--metric",
-        type=click.Choice(METRICS),
-        needs=("pairs", "glue_dir"),
-        help="Decides on --pairs.  [default: by their scores]",
-    )
-
-
-DTYPE = option("--dtype", type=click.Choice(DTYPES), help="Type of matrices.  [default: float32]")
-HELP_OF_SENTEVAL = "SentEval's folder data, with STS/…, MR/…"
-
-
-def name_list(known: Collection[str] = ()) -> Function:
-    """Return a callback that splits names at commas and drops duplicates."""
-
-    def convert(ctx: click.Context, option: click.Option, text: str | None) -> list[str] | None:
-        names = list(dict.fromkeys(filter(None, map(str.strip, (text or "").split(",")))))
-        if text is not None and not names:
-            raise click.BadParameter("found none, expected names separated by commas")
-        for name in names if known else ():
-            if name not in known:
-                raise click.BadParameter(
-                    f"found {name}, expected some of {', '.join(known)}{suggest(name, known)}"
-                )
-        return names or None
-
-    return convert
-
-
-def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
-    """Parse seeds: `3` means 1 to 3, and `7,8,9` a list."""
-    try:
-        seeds = [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        seeds = []
-    if "," not in text:
-        seeds = list(range(1, seeds[0] + 1)) if seeds and seeds[0] <= _MOST_SEEDS else []
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > _LARGEST_SEED:
-        expected = (
-            f"expected a number of seeds up to {_MOST_SEEDS}, or different seeds: '7,8,9', "
-            "or '7,' for one"
-        )
-        raise click.BadParameter(f"found {text[:40]!r}, {expected}")
-    return seeds
-
-
-def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
-    from bert_flow_tf.tasks.tasks import get_task
-
-    return get_task(text, "task")
-
-
-def task_list(known: Collection[str]) -> Function:
-    """Return a callback as `name_list`'s, for any spelling of tasks."""
-
-    def convert(ctx: click.Context, option: click.Option, text: str) -> list[str]:
-        from bert_flow_tf.tasks.tasks import known_task
-
-        names = name_list()(ctx, option, text)
-        return list(dict.fromkeys(known_task(name, known, "tasks") for name in names))
-
-    return convert
-
-
-def task_option(help_of_task: str) -> Decorator:
-    """Return a decorator that adds `--task`; case and hyphens do not matter."""
-    return option(
-        "--task",
-        default="STS-B",
-        callback=_task,
-        metavar="NAME",
-        needs=("glue_dir",),
-        help=help_of_task,
     )

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +15,6 @@ from bert_flow_tf.tasks.sentence_files import (
     TextFile,
     read_texts,
 )
-
-if TYPE_CHECKING:
-    from bert_flow_tf.tasks.labelled_pairs import LabelledPairs
 
 _NAMES = FormNames("--input_format", "--column", "--no_header")
 # A command reads one file of sentences, or many.
@@ -88,22 +84,3 @@ class InputForm(Settings):
         if empty := len(found) - len(texts):
             click.echo(f"empty sentences, skipped: {empty:,}", err=True)
         return texts
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PairOptions(Settings):
-    """The options of a file of labelled pairs."""
-
-    pairs: str | None = flag(None, "TSV, CSV, JSONL or Parquet.", metavar="FILE")
-    pair_columns: str | None = flag(
-        None, "Names or numbers.", metavar="A,B,SCORE", needs=("pairs",)
-    )
-    no_pair_header: bool = flag(False, "The first row of --pairs is data.", needs=("pairs",))
-
-    def read(self) -> "LabelledPairs | None":
-        """Return the pairs and their scores; None without `--pairs`."""
-        if self.pairs is None:
-            return None
-        from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
-
-        return read_labelled_pairs(self.pairs, self.pair_columns, no_header=self.no_pair_header)
