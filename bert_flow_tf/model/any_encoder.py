@@ -216,11 +216,18 @@ class Calibrated(CalibratedEncoder):
 
     def __copy__(self: Self) -> Self:
         """Return another model that shares the encoder and the maps."""
-        return _made(type(self), self.state())
+        copied = _made(type(self), self.state())
+        copied.__dict__.update(self.step_settings)
+        return copied
+
+    def unfitted(self: Self) -> Self:
+        copied = copy.copy(self)
+        copied.maps = []
+        return copied
 
     def __reduce__(self) -> tuple:
         """Return the state, for `pickle` and `copy.deepcopy`."""
-        return _made, (type(self), self.state())
+        return _made, (type(self), self.state()), self.step_settings
 
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         self._set(fitted.maps, fitted.record, fitted.history)
@@ -292,11 +299,14 @@ class Calibrated(CalibratedEncoder):
         other.encoder = LibraryEncoder(self.encoder.given, method)
         return other.encode(sentences, **options)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Any:
         """Return embeddings [n, D] calibrated, float32 [n, d]; encode strings."""
         if isinstance(X, np.ndarray) and X.dtype.kind in "fiu":
-            return self.tail(self._checked_chain().transform(_array(X, self.chain.event_size)))
-        return self.encode(X)
+            return self._contained(X, self._transformed)
+        return super().transform(X)
+
+    def _transformed(self, X: np.ndarray) -> np.ndarray:
+        return self.tail(self._checked_chain().transform(_array(X, self.chain.event_size)))
 
     def _checked_chain(self) -> Chain:
         assert self.calibration is not None, "the property raises an error without one"

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from glow.calibrator import Loss
 
 Self = TypeVar("Self", bound="CalibratedEncoder")
+# scikit-learn always gives `fit` a `y`, perhaps None.
+_NO_STEP: Any = object()
 
 
 class FitOptions(FitKeywords, total=False):
@@ -91,7 +93,7 @@ class CalibratedEncoder(SentenceModel):
     def fit(
         self: Self,
         sentences: Iterable[str],
-        y: None = None,
+        y: Any = _NO_STEP,
         *,
         method: Any = FitSettings.method,
         pairs: "Pairs | None" = None,
@@ -109,7 +111,8 @@ class CalibratedEncoder(SentenceModel):
 
         Args:
           sentences: a repeated sentence counts each time.
-          y: ignored; scikit-learn's pipelines pass it.
+          y: ignored; scikit-learn's pipelines pass it, whose `fit` leaves a model as it is unless
+            `frozen` is False.
           method: "flow"; "auto[-D]", see `calibration.auto`; "whitening[-D]",
             "soft-whitening-E[-D]", "sn" or "natsv-K", see `calibration.affine`; an object with
             scikit-learn's `fit` and `transform`, such as `PCA(128, whiten=True)` or a
@@ -134,6 +137,8 @@ class CalibratedEncoder(SentenceModel):
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss
             is not finite.
         """
+        if self.frozen and y is not _NO_STEP:
+            return self
         from bert_flow_tf.calibration import learning
         from bert_flow_tf.calibration.flow_training import Hooks
         from bert_flow_tf.calibration.methods import find_method

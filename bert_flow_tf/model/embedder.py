@@ -239,11 +239,18 @@ class Embedder(CalibratedEncoder):
 
     def __copy__(self: Self) -> Self:
         """Return another model that shares the weights."""
-        return _made(type(self), self.state() | {"encoder": copy.copy(self.encoder)})
+        copied = _made(type(self), self.state() | {"encoder": copy.copy(self.encoder)})
+        copied.__dict__.update(self.step_settings)
+        return copied
+
+    def unfitted(self: Self) -> Self:
+        copied = copy.copy(self)
+        copied.maps = []
+        return copied
 
     def __reduce__(self) -> tuple:
         """Return the state, for `pickle` and `copy.deepcopy`."""
-        return _made, (type(self), self.state())
+        return _made, (type(self), self.state()), self.step_settings
 
     @property
     def source(self) -> EncoderSource:

@@ -234,7 +234,7 @@ class ExportedModel(SentenceModel):
     def __reduce__(self) -> tuple:
         settings = {name: getattr(self, name) for name in _SETTINGS}
         prompts = (self.prompts, self.default_prompt_name)
-        return _opened_again, (self._opened, settings, prompts)
+        return _opened_again, (self._opened, settings, prompts), self.step_settings
 
     @property
     def max_seq_length(self) -> int:

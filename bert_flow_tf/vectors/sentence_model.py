@@ -11,6 +11,7 @@ from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.vectors.quantization import ENCODE_PRECISIONS, quantized
 from bert_flow_tf.vectors.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.vectors.tail import Tail
+from bert_flow_tf.vectors.text_step import TextStep
 from bert_flow_tf.vectors.texts import known_texts, parts, sentence_list
 from bert_flow_tf.vectors.thresholds import Threshold, check_enough, sampled, threshold
 
@@ -41,7 +42,7 @@ class NoMaps:
         return rows
 
 
-class SentenceModel:
+class SentenceModel(TextStep):
     """A sentence embedding model of encoder, maps and tail.
 
     Every embedding is `tail(chain.transform(encode_pooled(texts)))`. Options of what goes in (a
@@ -218,10 +219,6 @@ class SentenceModel:
         import asyncio
 
         return await asyncio.to_thread(self.embed_query, text)
-
-    def transform(self, X: Iterable[str]) -> np.ndarray:
-        """Return `encode(X)`, as a step of a scikit-learn pipeline."""
-        return self.encode(X)
 
     def tokenize(self, sentences: Sequence[str]) -> Any:
         """Return the encoder's tokens; raise `UserError` for an encoder without tokens."""

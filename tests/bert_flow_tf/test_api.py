@@ -523,7 +523,7 @@ def test_a_model_is_a_step_of_a_scikit_learn_pipeline(plain_model):
     model, texts = copy.copy(plain_model[0]), plain_model[1]
     labels = [text.startswith("w1") for text in texts]
     pipeline = make_pipeline(model, EmbeddingCalibrator("sn"), LogisticRegression())
-    pipeline.fit(texts, labels)
+    pipeline.set_params(bertflow__frozen=False).fit(texts, labels)
     assert pipeline.predict(texts).shape == (len(texts),)
     assert model.flow is not None and pipeline[:2].transform(texts).shape[0] == len(texts)
 
