@@ -1,4 +1,4 @@
-"""A sentence embedding model as an estimator of scikit-learn, from texts to embeddings."""
+"""A sentence embedding model as an estimator of scikit-learn."""
 
 import copy
 import sys
@@ -14,7 +14,9 @@ _ARRAYS = "default"
 
 
 class TextStep:
-    """Be a step of scikit-learn's pipelines; its base classes take a second to import.
+    """A step of scikit-learn's pipelines, from texts to embeddings.
+
+    It has the methods of scikit-learn's base classes, which take a second to import.
 
     A subclass defines `encode`, and `fit` if it can learn.
 
@@ -34,7 +36,7 @@ class TextStep:
         """Return `fit(X, y, **options).transform(X)`."""
         return self.fit(X, y, **options).transform(X)
 
-    def transform(self, X: Iterable[str]) -> Any:
+    def transform(self: Any, X: Iterable[str]) -> Any:
         """Return `encode(X)`, as a step of a scikit-learn pipeline.
 
         It is an array, or a table after `set_output` or `sklearn.set_config`.
@@ -62,12 +64,12 @@ class TextStep:
             self._container = transform
         return self
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self: Any, input_features: Any = None) -> np.ndarray:
         """Return the channels' names, such as `bertflow0`."""
         name = type(self).__name__.lower()
         return np.array([f"{name}{i}" for i in range(self.embedding_size)], object)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self: Any, deep: bool = True) -> dict[str, Any]:
         """Return what a grid search may change: `frozen` and `truncate_dim`."""
         return {"frozen": self.frozen, "truncate_dim": self.truncate_dim}
 
