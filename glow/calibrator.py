@@ -1,7 +1,6 @@
 """The flow as a scikit-learn transformer, and its training."""
 
 import dataclasses
-import functools
 import itertools
 import logging
 import math
@@ -27,7 +26,7 @@ from glow.maps import Forward, forward_rows, in_blocks
 from glow.number_types import is_whole_number
 from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.saved import export_calibration, read_maps, write_maps
-from glow.tracing import check_process
+from glow.tracing import check_process, traced_once
 from glow.user_warnings import warn_user
 
 logger = logging.getLogger(__name__)
@@ -39,26 +38,8 @@ _DTYPES = (np.float64, np.float32)
 _ROWS_PER_CALL = 4096
 
 # A function from a flow, embeddings [n, D] and the step (None outside of training) to each row's
-# loss [n].
+# loss [n]. `Glow.bits_per_dim` is one.
 Loss = Callable[[Glow, tf.Tensor, tf.Tensor | None], tf.Tensor]
-
-
-def check_hooks(loss: Loss | None, callbacks: Sequence[tf_keras.callbacks.Callback]) -> None:
-    """Raise `ValueError` for an invalid loss or callback."""
-    if loss is not None and not callable(loss):
-        raise ValueError(f"loss: found {loss!r:.60}, expected a function loss(flow, u, step)")
-    if not isinstance(callbacks, list | tuple):
-        found = type(callbacks).__name__
-        raise ValueError(f"callbacks: found {found}, expected a list of tf_keras.callbacks")
-    for one in callbacks:
-        if not isinstance(one, tf_keras.callbacks.Callback):
-            found = f"{type(one).__module__}.{type(one).__qualname__}"
-            raise ValueError(f"callbacks: found {found}, expected callbacks of tf_keras")
-
-
-def bits_per_dim_loss(flow: Glow, u: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
-    """Return `Glow.bits_per_dim`, the flow loss of Li et al. 2020."""
-    return flow.bits_per_dim(u, step)
 
 
 class FlowTrainer:
@@ -69,30 +50,31 @@ class FlowTrainer:
     the second sentences of its pairs.
 
     Args:
-      loss: each row's loss, instead of `bits_per_dim_loss`.
+      loss: each row's loss, instead of `Glow.bits_per_dim`.
     """
 
-    def __init__(self, flow: Glow, learning_rate: float, loss: Loss = bits_per_dim_loss) -> None:
+    def __init__(self, flow: Glow, learning_rate: float, loss: Loss | None = None) -> None:
         self.flow = flow
-        self._loss = loss
         self.held_out_losses: dict[int, float] = {}
+        self._loss: Loss = loss or Glow.bits_per_dim
         self._fixed_forward: Forward | None = None
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
         # Loop over the batches [k, rows, D] in the graph, because a Python loop would double the
         # time per step.
-        steps = tf.function(
+        self._take_steps = traced_once(
             lambda u: tf.map_fn(self._step, u, parallel_iterations=1, fn_output_signature=u.dtype),
-            input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
-            autograph=False,
+            tf.TensorSpec([None, None, flow.event_size], flow.dtype),
         )
-        self._steps = functools.cache(lambda: _without_warning(steps))
 
     def _step(self, u: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             losses = self._loss(self.flow, u, self.optimizer.iterations)
-            _check_rows(losses, u)
+            shape = getattr(losses, "shape", None)
+            if shape is None or len(shape) != 1 or shape[0] not in (None, u.shape[0]):
+                found = type(losses).__name__ if shape is None else f"the shape {list(shape)}"
+                raise ValueError(f"loss: found {found}, expected [n], one number for each row of u")
             mean = tf.reduce_mean(losses)
             loss = 2.0 * mean
         apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
@@ -114,66 +96,72 @@ class FlowTrainer:
         The losses, float32 [steps], are from before each step, in bits per dimension. An exception
         changes nothing. With `held_out` [m, D], `held_out_losses` has these rows' by step; with
         `ends_early`, too, end where they are least, with the losses of the steps up to there.
-        To the callbacks, each call of at most 32 steps is an epoch, see `FlowCalibrator.fit`.
+
+        The callbacks are called as `tf_keras.Model.fit` calls them with several steps per
+        execution: each call of at most 32 steps is an epoch of one execution, and the held-out rows
+        are one batch of validation.
         """
         start = self.state()
-        best = None if held_out is None else _Best(self, held_out)
+        least = math.inf
+        best_step = 0
+        best_state = start
+        losses: list[float] = []
+        dev = None if held_out is None else tf.constant(held_out)
         self.held_out_losses = {}
         self._fixed_forward = None
-        losses: list[float] = []
+        stacks = _stacked(batches)
+        first = next(stacks)
+        hide_bar = None if show_progress_bar is None else not show_progress_bar
+        progress = tqdm(total=steps, desc="flow", unit="step", disable=hide_bar)
+        if progress.disable and hide_bar is None:
+            logger.info("learning the flow, %s steps", f"{steps:,}")
         try:
-            with _progress_bar(steps, show_progress_bar) as progress:
-                stacks = _stacked(batches)
-                first = next(stacks)
-                hooks = _KerasHooks(callbacks, self.flow, math.ceil(steps / len(first)), len(first))
-                for stack in itertools.chain([first], stacks):
-                    hooks.begin_epoch()
-                    step_losses = self._take_steps(X[stack], len(losses), steps)
-                    losses.extend(step_losses)
+            hooks = _keras_hooks(callbacks, self.flow, math.ceil(steps / len(first)), len(first))
+            with progress:
+                for epoch, stack in enumerate(itertools.chain([first], stacks)):
+                    hooks.on_epoch_begin(epoch)
+                    hooks.on_train_batch_begin(0)
+                    found = self._take_steps(tf.constant(X[stack])).numpy()
+                    _check_finite(found, len(losses), steps)
+                    losses.extend(found)
                     progress.update(len(stack))
-                    hooks.end_steps(len(stack), float(np.mean(step_losses)))
-                    if best:
-                        hooks.begin_validation()
-                        loss = best.measure(len(losses))
-                        hooks.end_validation(loss)
+                    logs = {"loss": float(np.mean(found))}
+                    hooks.on_train_batch_end(len(stack) - 1, logs)
+                    if dev is not None:
+                        loss = self._validate(dev, hooks)
+                        logs = {**logs, "val_loss": loss}
                         if math.isfinite(loss):
                             self.held_out_losses[len(losses)] = loss
-                    if hooks.end_epoch():
+                        if loss < least:
+                            least = loss
+                            best_step = len(losses)
+                            best_state = self.state()
+                    hooks.on_epoch_end(epoch, logs)
+                    if hooks.model.stop_training:
                         break
-            if best:
-                best.check()
-            if best and ends_early:
-                best.restore()
-                del losses[best.step :]
-            self._check_weights()
+            if dev is not None and not best_step:
+                raise ValueError("held_out: found no finite loss, expected one")
+            if dev is not None and ends_early:
+                self.restore(best_state)
+                del losses[best_step:]
+            if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
+                raise ValueError(
+                    "found flow weights that are not finite, try a smaller learning rate"
+                )
         except BaseException:
             self.restore(start)
             raise
-        hooks.end_train()
+        hooks.on_train_end(logs)
         return np.asarray(losses, np.float32)
 
-    def _take_steps(self, rows: np.ndarray, done: int, steps: int) -> np.ndarray:
-        """Take a step per batch of rows [k, n, D]; return losses.
-
-        Args:
-          done, steps: the steps so far and of the whole training, for the error of a loss that is
-            not finite.
-        """
-        losses = self._steps()(tf.constant(rows)).numpy()
-        finite = np.isfinite(losses)
-        if not finite.all():
-            i = int(np.argmin(finite))
-            at = f"at step {done + i + 1} of {steps}"
-            raise ValueError(f"found a loss of {losses[i]} {at}, try a smaller learning rate")
-        return losses
-
-    def loss_of(self, rows: tf.Tensor) -> float:
-        """Return the mean loss of rows [n, D] that take no step."""
-        return float(np.mean(self._loss(self.flow, rows, None)))
-
-    def _check_weights(self) -> None:
-        if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
-            raise ValueError("found flow weights that are not finite, try a smaller learning rate")
+    def _validate(self, held_out: tf.Tensor, hooks: tf_keras.callbacks.CallbackList) -> float:
+        """Return the mean loss of rows [m, D] that take no step."""
+        hooks.on_test_begin()
+        hooks.on_test_batch_begin(0)
+        loss = float(np.mean(self._loss(self.flow, held_out, None)))
+        hooks.on_test_batch_end(0, {"loss": loss})
+        hooks.on_test_end({"loss": loss})
+        return loss
 
     def forward(self, u: np.ndarray) -> np.ndarray:
         """Return latents of rows [n, D], by the folded flow if possible."""
@@ -192,127 +180,42 @@ class FlowTrainer:
             variable.assign(value)
 
 
-def _without_warning(steps: Any) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return a `tf.function`, traced.
+def _keras_hooks(
+    callbacks: Sequence[tf_keras.callbacks.Callback], flow: Glow, epochs: int, steps: int
+) -> tf_keras.callbacks.CallbackList:
+    """Begin a training of Keras callbacks; return them as one.
 
-    TensorFlow would warn of frequent tracing if a process learns five flows, but not of concrete
-    functions. These would ignore `tf.config.run_functions_eagerly`, by which a loss is debugged.
+    Their `model` has the flow's weights and `stop_training`.
     """
-    return steps if tf.config.functions_run_eagerly() else steps.get_concrete_function()
+    model = tf_keras.Model(name="flow_model")
+    model.flow = flow
+    model.stop_training = False
+    hooks = tf_keras.callbacks.CallbackList(
+        list(callbacks), add_history=True, model=model, verbose=0, epochs=epochs, steps=steps
+    )
+    hooks.on_train_begin()
+    return hooks
 
 
-def _check_rows(losses: Any, u: tf.Tensor) -> None:
-    """Raise `ValueError` unless the losses are one per row."""
-    shape = getattr(losses, "shape", None)
-    if shape is None or len(shape) != 1 or shape[0] not in (None, u.shape[0]):
-        found = type(losses).__name__ if shape is None else f"the shape {list(shape)}"
-        raise ValueError(f"loss: found {found}, expected [n], one number for each row of u")
+def _stacked(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield int64 [k, rows]: k batches of equal size, for one call."""
+    for rows, same_size in itertools.groupby(batches, key=len):
+        count = min(_STEPS_PER_CALL, max(1, _ROWS_PER_CALL // rows))
+        while stack := list(itertools.islice(same_size, count)):
+            yield np.stack(stack)
 
 
-class _Best:
-    """The state of the least loss of held-out rows [m, D]."""
-
-    def __init__(self, trainer: FlowTrainer, held_out: np.ndarray) -> None:
-        self._trainer = trainer
-        self._held_out = tf.constant(held_out)
-        self._loss = math.inf
-        self._state: list[np.ndarray] = []
-        self.step = 0
-
-    def measure(self, step: int) -> float:
-        """Return the rows' loss; keep the state if it is the least."""
-        loss = self._trainer.loss_of(self._held_out)
-        if loss < self._loss:
-            self._loss = loss
-            self._state = self._trainer.state()
-            self.step = step
-        return loss
-
-    def check(self) -> None:
-        """Raise `ValueError` if no loss was finite."""
-        if not self.step:
-            raise ValueError("held_out: found no finite loss, expected one")
-
-    def restore(self) -> None:
-        self._trainer.restore(self._state)
-
-
-class _FlowModel(tf_keras.Model):
-    """The `model` of Keras callbacks: the flow's weights and `stop_training`."""
-
-    def __init__(self, flow: Glow) -> None:
-        super().__init__(name="flow_model")
-        self.flow = flow
-
-
-class _KerasHooks:
-    """Call callbacks as `tf_keras.Model.fit` does, with several steps per execution.
-
-    Each call of some steps is an epoch of one execution, and the held-out rows are one batch of
-    validation.
+def _check_finite(losses: np.ndarray, done: int, steps: int) -> None:
+    """Raise `ValueError` for a loss that is not finite.
 
     Args:
-      epochs: the number of calls.
-      steps: the steps of a call; the last may have fewer.
+      done, steps: the steps before these and of the whole training, for the message.
     """
-
-    def __init__(
-        self,
-        callbacks: Sequence[tf_keras.callbacks.Callback],
-        flow: Glow,
-        epochs: int,
-        steps: int,
-    ) -> None:
-        self._model = _FlowModel(flow)
-        self._callbacks = tf_keras.callbacks.CallbackList(
-            list(callbacks),
-            add_history=True,
-            model=self._model,
-            verbose=0,
-            epochs=epochs,
-            steps=steps,
-        )
-        self._epoch = 0
-        self._logs: dict[str, float] = {}
-        self._model.stop_training = False
-        self._callbacks.on_train_begin()
-
-    def begin_epoch(self) -> None:
-        self._callbacks.on_epoch_begin(self._epoch)
-        self._callbacks.on_train_batch_begin(0)
-
-    def end_steps(self, steps: int, loss: float) -> None:
-        """End the steps of an epoch, whose mean loss is given."""
-        self._logs = {"loss": loss}
-        self._callbacks.on_train_batch_end(steps - 1, self._logs)
-
-    def begin_validation(self) -> None:
-        self._callbacks.on_test_begin()
-        self._callbacks.on_test_batch_begin(0)
-
-    def end_validation(self, loss: float) -> None:
-        """End the validation, whose loss is given."""
-        logs = {"loss": loss}
-        self._callbacks.on_test_batch_end(0, logs)
-        self._callbacks.on_test_end(logs)
-        self._logs = {**self._logs, "val_loss": loss}
-
-    def end_epoch(self) -> bool:
-        """Return True if a callback ends the training."""
-        self._callbacks.on_epoch_end(self._epoch, self._logs)
-        self._epoch += 1
-        return bool(self._model.stop_training)
-
-    def end_train(self) -> None:
-        self._callbacks.on_train_end(self._logs)
-
-
-def _progress_bar(steps: int, show: bool | None) -> tqdm:
-    """Return a bar; log a line instead if there is no terminal."""
-    bar = tqdm(total=steps, desc="flow", unit="step", disable=None if show is None else not show)
-    if bar.disable and show is None:
-        logger.info("learning the flow, %s steps", f"{steps:,}")
-    return bar
+    finite = np.isfinite(losses)
+    if not finite.all():
+        i = int(np.argmin(finite))
+        at = f"at step {done + i + 1} of {steps}"
+        raise ValueError(f"found a loss of {losses[i]} {at}, try a smaller learning rate")
 
 
 class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -338,7 +241,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         `glow.bijectors.ActNorm`. The original defines this but never runs it.
       show_progress_bar: None to show it on a terminal only.
       loss: function `loss(flow, u, step)` that returns each row's loss, [n], of embeddings `u` [n,
-        D], for terms of one's own; None for `bits_per_dim_loss`. `step` is None for held-out rows.
+        D], for terms of one's own; None for `Glow.bits_per_dim`. `step` is None for held-out rows.
         The embeddings are those before the flow.
       callbacks: Keras callbacks of `fit`. To them, each call of at most 32 steps is an epoch;
         `logs` has `loss`, its mean, and with held-out rows `val_loss`.
@@ -398,6 +301,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             invalid, or a loss or a weight is not finite.
         """
         check_process()
+        self.check_settings()
         u = self._checked(X, new=True)
         dev = None if held_out is None else self._checked(held_out, new=True)
         if dev is not None and dev.shape[1] != u.shape[1]:
@@ -432,6 +336,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         row is used once, so some batches are larger than `batch_size`. Errors are those of `fit`;
         all parts must have the same D.
         """
+        self.check_settings()
         new = not hasattr(self, "flow_")
         u = self._checked(X, new=new)
         order = np.random.default_rng([self.seed, 1, 0 if new else self.n_steps_]).permutation(
@@ -454,7 +359,17 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         if self.seed < 0:
             raise ValueError(f"seed: found {self.seed}, expected 0 or more")
-        check_hooks(self.loss, self.callbacks)
+        if self.loss is not None and not callable(self.loss):
+            raise ValueError(
+                f"loss: found {self.loss!r:.60}, expected a function loss(flow, u, step)"
+            )
+        if not isinstance(self.callbacks, list | tuple):
+            found = type(self.callbacks).__name__
+            raise ValueError(f"callbacks: found {found}, expected a list of tf_keras.callbacks")
+        for one in self.callbacks:
+            if not isinstance(one, tf_keras.callbacks.Callback):
+                found = f"{type(one).__module__}.{type(one).__qualname__}"
+                raise ValueError(f"callbacks: found {found}, expected callbacks of tf_keras")
         for name, limit in (("epochs", 1e15), ("learning_rate", math.inf)):
             value = getattr(self, name)
             if not 0 < value < limit:
@@ -484,7 +399,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         flow = Glow(config, width, seed=self.seed)
         if self.data_dependent_init:
             flow.initialize_from_data(X[first_batch])
-        return FlowTrainer(flow, self.learning_rate, self.loss or bits_per_dim_loss)
+        return FlowTrainer(flow, self.learning_rate, self.loss)
 
     def _batches(self, n: int, rows: int) -> Iterator[np.ndarray]:
         """Yield row indices, int64 [rows], without end; batches may span epochs."""
@@ -537,7 +452,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return in_blocks(getattr(self.flow_, method), self._checked(X))
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
-        self.check_settings()
         # The values are checked below, because the message names the row.
         if new:
             checked = check_array(X, estimator=self, dtype=_DTYPES, ensure_all_finite=False)
@@ -603,15 +517,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             trainer = FlowTrainer(
                 Glow(self.config_, event_size, seed=self.seed),
                 self.learning_rate,
-                self.loss or bits_per_dim_loss,
+                self.loss,
             )
             trainer.restore(variables)
             self._set_fitted(trainer, self.losses_, self.held_out_losses_)
-
-
-def _stacked(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield int64 [k, rows]: k batches of equal size, for one call."""
-    for rows, same_size in itertools.groupby(batches, key=len):
-        count = min(_STEPS_PER_CALL, max(1, _ROWS_PER_CALL // rows))
-        while stack := list(itertools.islice(same_size, count)):
-            yield np.stack(stack)

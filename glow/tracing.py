@@ -44,11 +44,11 @@ def traced_once(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]
     # The function's other arguments keep their defaults.
     traced = tf.function(lambda *inputs: function(*inputs), input_signature=specs, autograph=False)
     # If a process makes five models, TensorFlow would warn of frequent tracing, but not of concrete
-    # functions.
+    # functions. These would ignore `tf.config.run_functions_eagerly`, by which one debugs.
     concrete = functools.cache(traced.get_concrete_function)
 
     def run(*inputs: Any) -> Any:
         check_process()
-        return concrete()(*inputs)
+        return (traced if tf.config.functions_run_eagerly() else concrete())(*inputs)
 
     return run

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow, sample_data
-from bert_flow_tf.calibration import flow_training, history, learning
+from bert_flow_tf.calibration import flow_training, learning
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.common.settings import flag_fields
 from bert_flow_tf.encoder import source
@@ -121,7 +121,7 @@ def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder
     assert figures("longest sentence") == [[flags["max_seq_length"]], [256]] and length <= 256
     assert figures("held out")[1] == [
         of_fit["dev_fraction"],
-        history.ENOUGH_FOR_THRESHOLD,
+        learning.ENOUGH_FOR_THRESHOLD,
         learning._MOST_HELD_OUT,
     ]
 

@@ -1,5 +1,7 @@
 """Calibrations side by side: their figures, a recommendation, and the table."""
 
+import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -7,7 +9,10 @@ import msgspec
 
 from bert_flow_tf.calibration.auto import LEFT_UNCHANGED
 from bert_flow_tf.calibration.history import History
-from bert_flow_tf.calibration.methods import NONE
+from bert_flow_tf.calibration.learning import Measuring, learn
+from bert_flow_tf.calibration.methods import NONE, Method
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.common.errors import UserError, warn_user
 from bert_flow_tf.common.json_files import Count
 from bert_flow_tf.common.records import ModelRecord, Result
 from bert_flow_tf.common.table import Entry, Table, number, x100
@@ -62,6 +67,39 @@ class Comparison(Result, frozen=True, kw_only=True, tag="comparison"):
 
     def __str__(self) -> str:
         return comparison_table(self).to_text(missing="")
+
+
+def learn_all(
+    texts: Sequence[str],
+    methods: Sequence[Method],
+    settings: FitSettings,
+    measuring: Measuring,
+    *,
+    show_progress_bar: bool | None = None,
+) -> list[Row]:
+    """Learn several methods on the same sentences; return their histories.
+
+    Each list of sentences is encoded once. The first row is the encoder as it is. A method that
+    fails, such as whitening of few sentences, is left out with a warning.
+    """
+    settings.check_used(methods)
+    cached = functools.cache(lambda some, label: measuring.encode(list(some), label=label))
+    once = dataclasses.replace(measuring, encode=lambda some, label: cached(tuple(some), label))
+    rows: list[Row] = []
+    problems: dict[str, UserError] = {}
+    none = dataclasses.replace(NONE, has_witness=any(method.has_witness for method in methods))
+    for method in (none, *methods):
+        try:
+            used = settings.used_by(method)
+            fitted = learn(texts, method, used, once, show_progress_bar=show_progress_bar)
+            rows.append(Row(method=method.label, history=fitted.history))
+        except UserError as error:
+            problems[method.label] = error
+    if len(rows) < 2:
+        raise next(iter(problems.values()))
+    for name, problem in problems.items():
+        warn_user(f"compare: {name} is left out: {problem}")
+    return rows
 
 
 # A gain that the intervals exclude from here on would matter to nobody.

@@ -1,21 +1,16 @@
 """The losses and the measured effect of a `fit`."""
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 
-from bert_flow_tf.calibration.judgement import Judgement, Map
+from bert_flow_tf.calibration.judgement import Judgement
 from bert_flow_tf.calibration.witness import Witness
 from bert_flow_tf.common.losses import BITS, Losses, saved_losses
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.common.records import Verdict, made_by
-from bert_flow_tf.vectors.isotropy import Change, measure_isotropy
-from bert_flow_tf.vectors.similarities import has_direction
-from bert_flow_tf.vectors.thresholds import Threshold, threshold
-
-# Fewer held-out sentences would give a poor threshold.
-ENOUGH_FOR_THRESHOLD = 200
+from bert_flow_tf.vectors.isotropy import Change
+from bert_flow_tf.vectors.thresholds import Threshold
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,51 +117,3 @@ def saved_history(folder: AnyPath, verdict: Verdict | None) -> History | None:
         saved_verdict=verdict,
         unit=found.unit if found else BITS,
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class HeldOut:
-    """Sentences or rows that a calibration was not learned on.
-
-    Attributes:
-      texts: None for rows of an array.
-      vectors: of the encoder, [m, D].
-    """
-
-    texts: Sequence[str] | None
-    vectors: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Sides:
-    """Held-out rows before and after a calibration, [m, d].
-
-    `low_dim` and `truncate_dim` hold on both sides. A row without a direction on either side, such
-    as zeros, is on neither.
-    """
-
-    before: np.ndarray
-    after: np.ndarray
-
-    @classmethod
-    def of(cls, vectors: np.ndarray, before: Map, after: Map) -> "Sides":
-        """Return both sides of the encoder's vectors [m, D]."""
-        old, new = before(vectors), after(vectors)
-        kept = has_direction(old) & has_direction(new)
-        return cls(old[kept], new[kept])
-
-    @property
-    def change(self) -> Change | None:
-        """The change of isotropy; None where a side does not vary."""
-        if len(self.before) < 2:
-            return None
-        if any(np.all(side == side[0]) for side in (self.before, self.after)):
-            return None
-        return Change(measure_isotropy(self.before), measure_isotropy(self.after))
-
-    @property
-    def thresholds(self) -> tuple[Threshold, Threshold] | None:
-        """The thresholds; None for fewer than 200 rows."""
-        if len(self.before) < ENOUGH_FOR_THRESHOLD:
-            return None
-        return threshold(self.before), threshold(self.after)

@@ -5,21 +5,13 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from bert_flow_tf.calibration.affine import AffineMethod, affine_form
-from bert_flow_tf.calibration.comparison import Row
-from bert_flow_tf.calibration.flow_training import (
-    NO_HOOKS,
-    Blocks,
-    Hooks,
-    recorded_settings,
-    train_flow,
-    user_errors,
-)
-from bert_flow_tf.calibration.history import ENOUGH_FOR_THRESHOLD, HeldOut, History, Sides
+from bert_flow_tf.calibration.flow_training import Blocks, new_calibrator, train_flow, user_errors
+from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Map, Pairs, judge
 from bert_flow_tf.calibration.methods import NONE, Method, cloned
 from bert_flow_tf.calibration.own import OwnCalibration
@@ -28,16 +20,21 @@ from bert_flow_tf.calibration.witness import witness
 from bert_flow_tf.common.errors import UserError, warn_user
 from bert_flow_tf.common.losses import BITS
 from bert_flow_tf.common.records import CalibrationRecord, Setting, Training
+from bert_flow_tf.vectors.isotropy import Change, measure_isotropy
+from bert_flow_tf.vectors.similarities import has_direction
+from bert_flow_tf.vectors.thresholds import threshold
 from glow.chain import Chain
 from glow.maps import AffineMap, VectorMap
 
 if TYPE_CHECKING:
-    from glow.calibrator import FlowCalibrator
+    from glow.calibrator import Loss
 
 # Fewer held-out sentences would give a poor estimate of the effect; more would hardly improve it.
 _LEAST_HELD_OUT = 10
 _MOST_HELD_OUT = 1000
 _FEW_DIFFERENT = 100
+# Fewer held-out sentences would give a poor threshold.
+ENOUGH_FOR_THRESHOLD = 200
 
 # Such a function takes sentences and the progress bar's `label`, and returns embeddings [n, D].
 Encode = Callable[..., np.ndarray]
@@ -79,13 +76,16 @@ class Measuring:
 NOTHING_MORE = Measuring()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Split:
-    """All rows, those to learn on, and the held-out ones."""
+class _Split(NamedTuple):
+    """All rows, those to learn on, and held-out ones with their sentences.
+
+    Rows of an array have no sentences.
+    """
 
     every: Any
     kept: Any
-    held_out: HeldOut | None = None
+    held_out: np.ndarray | None = None
+    texts: Sequence[str] = ()
 
 
 def hold_out(keys: Sequence[Key], settings: FitSettings) -> tuple[list[int], list[int]]:
@@ -120,7 +120,8 @@ def learn(
     settings: FitSettings,
     measuring: Measuring = NOTHING_MORE,
     *,
-    hooks: Hooks = NO_HOOKS,
+    loss: "Loss | None" = None,
+    callbacks: Sequence[Any] = (),
     show_progress_bar: bool | None = None,
 ) -> Fitted:
     """Learn a method's maps, and measure them.
@@ -132,92 +133,66 @@ def learn(
     Args:
       data: sentences, which `measuring` encodes; vectors [n, D]; or blocks of them, for a flow
         alone.
-      hooks: what a program adds to the training of a flow.
+      loss, callbacks: see `glow.FlowCalibrator`.
 
     Raises:
       UserError: there are fewer sentences than a flow's `batch_size`, the method has no use for a
         setting, or it fails.
     """
     settings.check_used([method])
-    return _learn(data, method, settings, measuring, hooks, show_progress_bar)
-
-
-def compare(
-    texts: Sequence[str],
-    methods: Sequence[Method],
-    settings: FitSettings,
-    measuring: Measuring,
-    *,
-    show_progress_bar: bool | None = None,
-) -> list[Row]:
-    """Learn several methods on the same sentences; return their histories.
-
-    Each list of sentences is encoded once. The first row is the encoder as it is. A method that
-    fails, such as whitening of few sentences, is left out with a warning.
-    """
-    settings.check_used(methods)
-    cached = functools.cache(lambda some, label: measuring.encode(list(some), label=label))
-    once = dataclasses.replace(measuring, encode=lambda some, label: cached(tuple(some), label))
-    rows: list[Row] = []
-    problems: dict[str, UserError] = {}
-    none = dataclasses.replace(NONE, has_witness=any(method.has_witness for method in methods))
-    for method in (none, *methods):
-        try:
-            fitted = _learn(texts, method, settings, once, NO_HOOKS, show_progress_bar)
-            rows.append(Row(method=method.label, history=fitted.history))
-        except UserError as error:
-            problems[method.label] = error
-    if len(rows) < 2:
-        raise next(iter(problems.values()))
-    for name, problem in problems.items():
-        warn_user(f"compare: {name} is left out: {problem}")
-    return rows
-
-
-def _learn(
-    data: Sequence[str] | np.ndarray | Blocks,
-    method: Method,
-    settings: FitSettings,
-    measuring: Measuring,
-    hooks: Hooks,
-    show_progress_bar: bool | None,
-) -> Fitted:
-    hooks.check(method)
-    settings = settings.for_method(method)
+    calibrator = new_calibrator(method, settings, loss, callbacks)
+    is_own = method.calibrator is not None
+    if calibrator is not None and is_own:
+        settings = dataclasses.replace(
+            settings, batch_size=calibrator.batch_size, seed=calibrator.seed
+        )
     split = _split(data, method, settings, measuring.encode)
     transformers, maps = _fit_maps(method.transformers, split.every)
     tested = maps
-    if maps and split.held_out:
+    if maps and split.held_out is not None:
         tested = _without_held_out(transformers, split.kept)
         if not tested:
             split = _Split(split.every, split.every)
             tested = maps
-    calibrator = None
-    if method.has_flow:
-        calibrator = _train_flow(method, settings, split, tested, hooks, show_progress_bar)
-        maps = tested = [*tested, calibrator.flow_]
     choice = "; ".join(filter(None, (getattr(one, "choice_", "") for one in transformers)))
-    history = _measured(measuring, method, settings, split.held_out, tested, maps, choice)
     recorded: dict[str, Setting] = {
-        "sentences": _count(split.kept if method.has_flow else split.every),
-        "held_out": len(split.held_out.vectors) if split.held_out else 0,
+        "sentences": len(split.kept if method.has_flow else split.every),
+        "held_out": 0 if split.held_out is None else len(split.held_out),
         "method": method.name,
     }
     if choice:
         recorded["choice"] = choice
+    losses = History()
     if calibrator is not None:
-        recorded |= recorded_settings(calibrator)
-        history = dataclasses.replace(
-            history,
-            losses=calibrator.losses_,
-            held_out_losses=calibrator.held_out_losses_,
-            unit=_unit(method, hooks, tested[:-1]),
+        bits = _bits_of(tested)
+        unit = "loss of its own" if calibrator.loss is not None else BITS
+        if unit == BITS and bits is None:
+            unit = f"{BITS} behind {method.name_before_flow}"
+        train_flow(
+            calibrator,
+            None if is_own else settings,
+            _forward(tested, split.kept) if tested else split.kept,
+            None if split.held_out is None else _forward(tested, split.held_out),
+            bits_before=bits or 0.0,
+            show_progress_bar=show_progress_bar,
         )
+        maps = tested = [*tested, calibrator.flow_]
+        recorded |= {
+            "steps": calibrator.n_steps_,
+            "epochs": calibrator.epochs,
+            "batch_size": calibrator.batch_size,
+            "learning_rate": calibrator.learning_rate,
+        }
+        losses = History(
+            losses=calibrator.losses_, held_out_losses=calibrator.held_out_losses_, unit=unit
+        )
+    measured = _measures(measuring, method, settings.seed, split, tested, maps)
+    history = dataclasses.replace(losses, choice=choice, **measured)
     for one in maps:
         if not one.variables_by_path:
             warn_user(f"fit: found {one}, so it can be neither saved nor exported")
     record = CalibrationRecord(
-        config=calibrator.config_ if calibrator else None,
+        config=calibrator.config_ if calibrator is not None else None,
         training=Training(settings=recorded, seed=settings.seed),
         verdict=history.verdict,
     )
@@ -231,7 +206,7 @@ def _split(
     encode: Encode,
 ) -> _Split:
     """Check the number of rows, encode sentences, and hold some out."""
-    texts: list[str] | None = None
+    texts: list[str] = []
     if isinstance(data, np.ndarray):
         keys: Sequence[Any] = [row.tobytes() for row in data]
     elif isinstance(data, Sequence):
@@ -245,27 +220,23 @@ def _split(
     else:
         # They do not fit into memory, so none are held out.
         return _Split(data, data)
-    _check_different(len(set(keys)), len(keys), method)
-    vectors = data if isinstance(data, np.ndarray) else encode(texts, label="sentences")
-    kept, chosen = hold_out(keys, settings)
-    if not chosen:
-        return _Split(vectors, vectors)
-    held_out = HeldOut([texts[row] for row in chosen] if texts else None, vectors[chosen])
-    return _Split(vectors, vectors[kept], held_out)
-
-
-def _check_different(different: int, count: int, method: Method) -> None:
-    if not count:
+    different = len(set(keys))
+    if not keys:
         raise UserError("fit: found no sentences, expected some")
     if different < 2:
-        raise UserError(f"fit: found one sentence {count:,} times, expected different ones")
-    learns = method is not NONE and not method.name.startswith("auto")
-    if different < _FEW_DIFFERENT and learns:
+        raise UserError(f"fit: found one sentence {len(keys):,} times, expected different ones")
+    if different < _FEW_DIFFERENT and method is not NONE and not method.name.startswith("auto"):
         meaning = (
             f"a {method.name} learned from fewer than {_FEW_DIFFERENT} fits them and hardly any "
             "others"
         )
         warn_user(f"fit: found {different} different sentences; {meaning}")
+    vectors = data if isinstance(data, np.ndarray) else encode(texts, label="sentences")
+    kept, held_out = hold_out(keys, settings)
+    if not held_out:
+        return _Split(vectors, vectors)
+    held_out_texts = [texts[row] for row in held_out] if texts else []
+    return _Split(vectors, vectors[kept], vectors[held_out], held_out_texts)
 
 
 def _fit_maps(
@@ -326,27 +297,6 @@ def _errors_of(transformer: Any) -> Iterator[None]:
         raise ValueError(f"{type(transformer).__name__} failed: {found}") from error
 
 
-def _train_flow(
-    method: Method,
-    settings: FitSettings,
-    split: _Split,
-    before: list[VectorMap],
-    hooks: Hooks,
-    show_progress_bar: bool | None,
-) -> "FlowCalibrator":
-    """Train a flow on what the maps before it return."""
-    held_out = split.held_out
-    return train_flow(
-        method,
-        settings,
-        _forward(before, split.kept) if before else split.kept,
-        _forward(before, held_out.vectors) if held_out else None,
-        hooks=hooks,
-        bits_before=_bits_of(before) or 0.0,
-        show_progress_bar=show_progress_bar,
-    )
-
-
 def _bits_of(maps: Sequence[VectorMap]) -> float | None:
     """Return the bits per dimension that maps add to a loss.
 
@@ -360,24 +310,15 @@ def _bits_of(maps: Sequence[VectorMap]) -> float | None:
     return -log_det / (maps[0].event_size * np.log(2.0)) if maps else 0.0
 
 
-def _unit(method: Method, hooks: Hooks, before: Sequence[VectorMap]) -> str:
-    """Return the unit of a flow's losses."""
-    own = hooks.loss if method.calibrator is None else method.calibrator.loss
-    if own is not None:
-        return "loss of its own"
-    return BITS if _bits_of(before) is not None else f"{BITS} behind {method.name_before_flow}"
-
-
-def _measured(
+def _measures(
     measuring: Measuring,
     method: Method,
-    settings: FitSettings,
-    held_out: HeldOut | None,
+    seed: int,
+    split: _Split,
     tested: Sequence[VectorMap],
     maps: Sequence[VectorMap],
-    choice: str,
-) -> History:
-    """Measure maps on held-out rows, and on pairs.
+) -> dict[str, Any]:
+    """Measure maps on held-out rows, and on pairs; return fields of `History`.
 
     Args:
       tested: learned without the held-out rows.
@@ -385,45 +326,45 @@ def _measured(
     """
     encode = measuring.encode
     reduce = measuring.reduce
-    judgement = None
+    found: dict[str, Any] = {}
     if measuring.pairs is not None:
-        judgement = judge(
+        found["judgement"] = judge(
             functools.partial(encode, label="pairs"),
             reduce,
             lambda u: reduce(_forward(maps, u)),
             measuring.pairs,
             measuring.metric,
         )
-    if held_out is None:
-        return History(judgement=judgement, choice=choice)
+    u = split.held_out
+    if u is None:
+        return found
 
     def after(u: np.ndarray) -> np.ndarray:
         return reduce(_forward(tested, u))
 
-    sides = Sides.of(held_out.vectors, reduce, after)
-    found = None
-    if held_out.texts and measuring.may_witness and method.has_witness:
-        found = witness(
-            functools.partial(encode, label="held out"),
-            reduce,
-            after,
-            held_out.texts,
-            held_out.vectors,
-            settings.seed,
-        )
-    return History(
-        judgement=judgement,
-        witness=found,
-        change=sides.change,
-        thresholds=sides.thresholds,
-        choice=choice,
-    )
+    # `low_dim` and `truncate_dim` hold on both sides. A row without a direction on either side,
+    # such as zeros, is on neither.
+    old = reduce(u)
+    new = after(u)
+    kept = has_direction(old) & has_direction(new)
+    old = old[kept]
+    new = new[kept]
+    found["change"] = _change(old, new)
+    if len(old) >= ENOUGH_FOR_THRESHOLD:
+        found["thresholds"] = threshold(old), threshold(new)
+    if split.texts and measuring.may_witness and method.has_witness:
+        held_out = functools.partial(encode, label="held out")
+        found["witness"] = witness(held_out, reduce, after, split.texts, u, seed)
+    return found
+
+
+def _change(old: np.ndarray, new: np.ndarray) -> Change | None:
+    """Return the change of isotropy; None where a side does not vary."""
+    if len(old) < 2 or any(np.all(side == side[0]) for side in (old, new)):
+        return None
+    return Change(measure_isotropy(old), measure_isotropy(new))
 
 
 def _forward(maps: Sequence[VectorMap], vectors: np.ndarray) -> np.ndarray:
     """Return the maps' result [n, d] for vectors [n, D]."""
     return np.asarray(Chain(maps, vectors.shape[1]).forward(vectors))
-
-
-def _count(vectors: np.ndarray | Blocks) -> int:
-    return len(vectors) if isinstance(vectors, np.ndarray) else vectors.rows

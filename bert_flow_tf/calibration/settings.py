@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from bert_flow_tf.common.atomic import FolderKind
 from bert_flow_tf.common.errors import ArgumentError
@@ -70,12 +70,13 @@ class FitSettings(Settings):
                     f"{field.name}: found {value} with {labels}, which has no use for it"
                 )
 
-    def for_method(self, method: "Method") -> "FitSettings":
-        """Return these settings with a calibrator's own batch size and seed."""
-        if method.calibrator is None:
-            return self
-        own = method.calibrator
-        return dataclasses.replace(self, batch_size=own.batch_size, seed=own.seed)
+    def used_by(self, method: "Method") -> "FitSettings":
+        """Return these settings, with the default where a method has no use."""
+        unused = _unused(method)
+        defaults: dict[str, Any] = {
+            field.name: field.default for field in dataclasses.fields(self) if field.name in unused
+        }
+        return dataclasses.replace(self, **defaults)
 
 
 def _unused(method: "Method") -> Sequence[str]:

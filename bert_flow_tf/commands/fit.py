@@ -131,7 +131,7 @@ def _rows(embeddings: str, is_array: bool) -> int:
         return len(open_array(embeddings))
     from bert_flow_tf.scale.shards import Parts
 
-    return Parts(embeddings).rows
+    return len(Parts(embeddings))
 
 
 def _check_method(settings: FitSettings, panels: list[str] | None, *, is_folder: bool) -> None:

@@ -140,7 +140,6 @@ class CalibratedEncoder(SentenceModel):
         if self.frozen and y is not _NO_STEP:
             return self
         from bert_flow_tf.calibration import learning
-        from bert_flow_tf.calibration.flow_training import Hooks
         from bert_flow_tf.calibration.methods import find_method
 
         found = find_method(method)
@@ -150,7 +149,8 @@ class CalibratedEncoder(SentenceModel):
             found,
             FitSettings(**settings),  # type: ignore[arg-type]  # a path becomes a string
             self._measuring(pairs, metric),
-            hooks=Hooks(loss, callbacks),
+            loss=loss,
+            callbacks=callbacks,
             show_progress_bar=show_progress_bar,
         )
         return self._set_fitted(fitted)
@@ -179,8 +179,7 @@ class CalibratedEncoder(SentenceModel):
 
         The errors are those of `fit`.
         """
-        from bert_flow_tf.calibration import learning
-        from bert_flow_tf.calibration.comparison import Comparison, recommend
+        from bert_flow_tf.calibration.comparison import Comparison, learn_all, recommend
         from bert_flow_tf.calibration.judgement import deciding_measures
         from bert_flow_tf.calibration.methods import find_methods
 
@@ -190,9 +189,7 @@ class CalibratedEncoder(SentenceModel):
         settings = settings or FitSettings()
         measuring = self._measuring(pairs, metric)
         texts = sentence_list(sentences)
-        rows = learning.compare(
-            texts, found, settings, measuring, show_progress_bar=show_progress_bar
-        )
+        rows = learn_all(texts, found, settings, measuring, show_progress_bar=show_progress_bar)
         scores = measuring.pairs[2] if measuring.pairs else ()
         count = len(scores)
         deciding = deciding_measures(scores, metric)[0]

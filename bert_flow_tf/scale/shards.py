@@ -79,11 +79,14 @@ class Parts:
         self._folder = pathlib.Path(folder)
         expected = "a folder of embeddings, as `encode-folder` writes it"
         self.manifest = read_json(self._folder / MANIFEST, Manifest, expected=expected)
-        self.rows = sum(self.manifest.parts.values())
         if not self.manifest.is_complete:
             raise UserError(f"{folder}: parts are missing; run `encode-folder` again")
-        if not self.rows:
+        if not len(self):
             raise UserError(f"{folder}: found no embeddings, expected some")
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(self.manifest.parts.values())
 
     def blocks(
         self, generator: np.random.Generator, min_rows: int = 65_536
@@ -95,7 +98,7 @@ class Parts:
         names = list(self.manifest.parts)
         block = list[np.ndarray]()
         collected = 0
-        left = self.rows
+        left = len(self)
         for i in generator.permutation(len(names)):
             block.append(self._read(names[i]))
             collected += len(block[-1])

@@ -24,13 +24,12 @@ from sklearn.preprocessing import (
 )
 
 from bert_flow_tf import BertFlow, FlowCalibrator, calibrate, compare
-from bert_flow_tf.calibration import flow_training, judgement, learning
+from bert_flow_tf.calibration import judgement, learning
 from bert_flow_tf.calibration.affine import Whitening, affine_form
 from bert_flow_tf.calibration.auto import Auto
 from bert_flow_tf.calibration.methods import cloned, find_method
 from bert_flow_tf.calibration.settings import FitKeywords, FitSettings
 from bert_flow_tf.model.base import CalibratedEncoder, FitOptions
-from glow.calibrator import bits_per_dim_loss
 from glow.chain import Chain
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -67,18 +66,15 @@ def untrained(monkeypatch):
     """Record the arguments of a flow's training instead of training it."""
     calls = []
 
-    def train_flow(method, settings, vectors, held_out, **options):
-        calls.append(types.SimpleNamespace(settings=settings, vectors=vectors, held_out=held_out))
-        made = flow_training._new_calibrator(method, settings, len(vectors), options["hooks"])
-        made.flow_ = Glow(GlowConfig(n_levels=1, depth=1), vectors.shape[1], seed=made.seed)
+    def fit(made, X, y=None, held_out=None, *, ends_early=True):
+        calls.append(types.SimpleNamespace(calibrator=made, vectors=X, held_out=held_out))
+        made.flow_ = Glow(GlowConfig(n_levels=1, depth=1), X.shape[1], seed=made.seed)
         made.config_ = made.flow_.config
-        made.n_steps_ = 1
+        made.n_steps_ = 300
         made.losses_ = np.array([made.epochs], np.float32)
         made.held_out_losses_ = {}
-        calls[-1].calibrator = made
-        return made
 
-    monkeypatch.setattr(learning, "train_flow", train_flow)
+    monkeypatch.setattr(FlowCalibrator, "fit", fit)
     return calls
 
 
@@ -124,12 +120,12 @@ def test_a_passed_object_is_neither_changed_nor_shared(make):
 
 def test_a_calibrator_keeps_its_callbacks_and_loss():
     history = tf_keras.callbacks.History()
-    passed = FlowCalibrator(epochs=2, callbacks=[history], loss=bits_per_dim_loss)
+    passed = FlowCalibrator(epochs=2, callbacks=[history], loss=Glow.bits_per_dim)
     taken = find_method(passed).calibrator
     for one in (taken, cloned(taken)):
         assert one is not passed
         assert one.callbacks[0] is history
-        assert one.loss is bits_per_dim_loss
+        assert one.loss is Glow.bits_per_dim
 
 
 # A measure is of what is kept, learned without the held-out rows, and decides nothing.
@@ -333,7 +329,7 @@ def test_losses_are_the_bits_of_the_encoders_space(method):
         u,
         find_method(method),
         FitSettings(epochs=1, batch_size=32, dev_fraction=0.1),
-        hooks=learning.Hooks(callbacks=[watch]),
+        callbacks=[watch],
     )
     history = found.history
     assert history.unit == "bits per dimension"
