@@ -71,7 +71,7 @@ def _run(options: Options, side: Side, seed: int) -> dict:
 
 
 def _run_pytorch(options: Options, weights: pathlib.Path, seed: int) -> dict:
-    config = GlowConfig.from_name(DEFAULT_CONFIG)
+    config = GlowConfig.load(DEFAULT_CONFIG)
     out = options.folder / "predictions.tsv"
     flow = {"levels": config.n_levels, "depth": config.depth, "width": config.coupling_width}
     data_dir = f"{options.glue_dir}/STS-B"

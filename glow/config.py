@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -81,32 +82,42 @@ class GlowConfig:
                 )
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
         for key, known in _BUILT_IN.items():
-            object.__setattr__(self, key, _checked_part(key, getattr(self, key), known))
-        if self.is_built_in and self.own:
-            self._refuse_unknown({})
+            if (part := getattr(self, key)) not in known:
+                object.__setattr__(self, key, _checked_part(key, part, known))
+        if self.is_built_in:
+            # The keys of parts of one's own are known when their modules are imported.
+            self.own_parts()
         for name in ("use_fp16", "coupling_residual"):
             if getattr(self, name):
                 raise ValueError(f"{name}: found True, expected False")
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike) -> "GlowConfig":
-        """Read a JSON file of some or all keys.
+    def load(cls, name_or_path: str | os.PathLike) -> "GlowConfig":
+        """Return a shipped config by name, or read a `.json` file.
+
+        The file has some or all keys.
 
         Raises:
-          ValueError: the file is missing or not JSON, a key or value is invalid, or a part's module
-            is not imported; the message names the file.
+          ValueError: the name is unknown, the file is missing or not JSON, a key or value is
+            invalid, or a part's module is not imported; the message has the name or the path.
         """
+        name = os.fspath(name_or_path)
+        path = pathlib.Path(name)
+        if not name.endswith(".json"):
+            path = _CONFIG_DIR / f"{name}.json"
+            if not path.is_file():
+                known = ", ".join(cls.names())
+                raise ValueError(f"unknown flow config {name!r}, expected one of {known}")
         try:
-            values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+            values = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(values, dict):
                 raise ValueError(
                     f"found {type(values).__name__}, expected an object of flow settings"
                 )
-            known = {key: value for key, value in values.items() if key in cls._keys()}
             # `to_dict` writes the keys of one's own under `own`.
-            own = values.get("own", {})
-            rest = {key: values[key] for key in values.keys() - {"own", *known}}
-            config = cls(**known, own=own | rest if isinstance(own, dict) else own)
+            own = values.pop("own", {})
+            rest = {key: values.pop(key) for key in values.keys() - cls.__dataclass_fields__.keys()}
+            config = cls(**values, own=own | rest if isinstance(own, dict) else own)
             config.own_parts()
             return config
         except (OSError, ValueError) as error:
@@ -114,60 +125,40 @@ class GlowConfig:
                 f"{path}: invalid flow config: {getattr(error, 'strerror', error)}"
             ) from None
 
-    @classmethod
-    def from_name(cls, name: str) -> "GlowConfig":
-        """Return a shipped config; raise `ValueError` for an unknown name."""
-        if name not in cls.names():
-            raise ValueError(
-                f"unknown flow config {name!r}, expected one of {', '.join(cls.names())}"
-            )
-        return cls.from_file(_CONFIG_DIR / f"{name}.json")
-
-    @classmethod
-    def load(cls, name_or_path: str | os.PathLike) -> "GlowConfig":
-        """Return a shipped config by name, or read a `.json` file."""
-        name = os.fspath(name_or_path)
-        return cls.from_file(name) if name.endswith(".json") else cls.from_name(name)
-
     @staticmethod
     def names() -> list[str]:
         return sorted(path.stem for path in _CONFIG_DIR.glob("*.json"))
-
-    @classmethod
-    def _keys(cls) -> set[str]:
-        """Return a file's possible keys without those of parts of one's own."""
-        return {field.name for field in dataclasses.fields(cls)} - {"own"}
 
     @property
     def is_built_in(self) -> bool:
         """True if neither coupling nor network is one's own."""
         return all(getattr(self, key) in known for key, known in _BUILT_IN.items())
 
-    def own_parts(self) -> dict[str, Any]:
+    def own_parts(self) -> dict[str, Callable[..., Any]]:
         """Return a coupling and a network of one's own by their keys.
+
+        Each is a `functools.partial` with the values of `own` that it takes.
 
         Raises:
           ValueError: a part's module is not imported, or a key of `own` belongs to none of them.
         """
-        parts = {}
+        parts: dict[str, Callable[..., Any]] = {}
+        taken: set[str] = set()
         for key, known in _BUILT_IN.items():
             value = getattr(self, key)
-            if value not in known:
-                with _naming(key):
-                    parts[key] = resolve_part(value) if isinstance(value, str) else value
-        self._refuse_unknown(parts)
-        return parts
-
-    def _refuse_unknown(self, parts: dict[str, Any]) -> None:
-        keys = {name for part in parts.values() for name in _own_keywords(part)}
-        if unknown := sorted(self.own.keys() - keys):
-            expected = ", ".join(sorted(self._keys() | keys))
+            if value in known:
+                continue
+            with _naming(key):
+                part = resolve_part(value) if isinstance(value, str) else value
+            names = _own_keywords(part)
+            parts[key] = functools.partial(
+                part, **{name: self.own[name] for name in names if name in self.own}
+            )
+            taken.update(names)
+        if unknown := sorted(self.own.keys() - taken):
+            expected = ", ".join(sorted(self.__dataclass_fields__.keys() - {"own"} | taken))
             raise ValueError(f"unknown key {unknown[0]!r}, expected {expected}")
-
-    def own_of(self, part: Any) -> dict[str, Any]:
-        """Return the values of `own` that a class or function takes."""
-        names = _own_keywords(part)
-        return {name: value for name, value in self.own.items() if name in names}
+        return parts
 
     def to_dict(self) -> dict[str, Any]:
         """Return all keys, but `network` and `own` only where they say something."""
@@ -220,9 +211,9 @@ def _naming(key: str) -> Iterator[None]:
 
 
 def _checked_part(key: str, part: Any, known: Sequence[str]) -> Any:
-    """Return a name or path, or an object without a path."""
+    """Return the path of a part, or an object without a path."""
     if isinstance(part, str):
-        if part not in known and not is_part_path(part):
+        if not is_part_path(part):
             expected = f"expected {', '.join(known)} or module:name of one's own"
             raise ValueError(f"{key}: found {part!r}, {expected}")
         return part

@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 
 from glow.bijectors import ActNorm, VectorBijector
-from glow.config import GlowConfig
 from glow.parameters import Parameters
 
 # A coupling's network; `ConvStack` also has the argument `drop`, for dropout in training.
@@ -60,22 +59,22 @@ class ConvStack(tf.Module):
     def __init__(
         self,
         parameters: Parameters,
-        in_size: int,
-        width: int,
-        out_size: int,
+        inputs: int,
+        outputs: int,
         *,
+        width: int,
         activation: str = "relu",
     ) -> None:
         super().__init__(name="conv_stack")
         self._gated = activation == "gatu"
         blocks = parameters.scope("conv_block")
-        self.first = ConvBlock(blocks.scope("1_1"), in_size, width)
+        self.first = ConvBlock(blocks.scope("1_1"), inputs, width)
         second = ("1_tanh", "1_sigm") if self._gated else ("1_2",)
         self.second = [ConvBlock(blocks.scope(name), width, width) for name in second]
         last = parameters.scope("zeros")
-        self.kernel = last.zeros("W", [width, out_size])
-        self.b = last.zeros("b", [out_size])
-        self.logs = last.zeros("logs", [out_size])
+        self.kernel = last.zeros("W", [width, outputs])
+        self.b = last.zeros("b", [outputs])
+        self.logs = last.zeros("logs", [outputs])
 
     def __call__(
         self, x: tf.Tensor, drop: Callable[[tf.Tensor], tf.Tensor] = lambda h: h
@@ -98,15 +97,6 @@ class ConvStack(tf.Module):
         h1 = tf.nn.relu(self.first.initialize_from_data(x, typical_deviation))
         for block in self.second:
             block.initialize_from_data(h1, typical_deviation=1.0)
-
-
-def conv_network(
-    parameters: Parameters, inputs: int, outputs: int, *, config: GlowConfig
-) -> ConvStack:
-    """Return the original's network, "conv" in a configuration."""
-    return ConvStack(
-        parameters, inputs, config.coupling_width, outputs, activation=config.activation
-    )
 
 
 class Coupling(VectorBijector):
@@ -137,7 +127,7 @@ class AdditiveCoupling(Coupling):
     The network of a new coupling gives 0:
 
         >>> parameters = Parameters(seed=0, dtype=tf.float32)
-        >>> network = ConvStack(parameters, in_size=2, width=32, out_size=2)
+        >>> network = ConvStack(parameters, inputs=2, outputs=2, width=32)
         >>> AdditiveCoupling(network).forward([[1.0, 2.0, 3.0, 4.0]]).numpy()
         array([[1., 2., 3., 4.]], dtype=float32)
 

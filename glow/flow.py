@@ -17,9 +17,9 @@ from glow.config import GlowConfig
 from glow.coupling import (
     AdditiveCoupling,
     AffineCoupling,
+    ConvStack,
     Coupling,
     MakeNetwork,
-    conv_network,
     halves,
 )
 from glow.folded import DenseLayer, FoldedFlow, dense_layers
@@ -121,9 +121,11 @@ class Glow(tf.Module):
         self.output_size = event_size
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
-        with _refuse_variables_outside(parameters):
+        if config.is_built_in:
             self._build(parameters)
-            if not config.is_built_in:
+        else:
+            with _refuse_variables_outside(parameters):
+                self._build(parameters)
                 with tf.init_scope():
                     # Layers such as Keras's make their variables at the first call.
                     self.forward(tf.zeros([1, event_size], self.dtype))
@@ -132,18 +134,15 @@ class Glow(tf.Module):
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
     def _build(self, parameters: Parameters) -> None:
-        parts = self.config.own_parts()
-        self._coupling = parts.get("coupling") or _COUPLINGS[self.config.coupling]
-        self._make_coupling: Callable[..., Coupling] = functools.partial(
-            self._coupling, dtype=self.dtype, **self.config.own_of(self._coupling)
+        config = self.config
+        own = config.own_parts()
+        self._make_coupling = functools.partial(
+            own.get("coupling") or _COUPLINGS[config.coupling], dtype=self.dtype
         )
-        network = parts.get("network")
-        self._make_network: MakeNetwork = (
-            functools.partial(conv_network, config=self.config)
-            if network is None
-            else functools.partial(network, **self.config.own_of(network))
+        self._make_network: MakeNetwork = own.get("network") or functools.partial(
+            ConvStack, width=config.coupling_width, activation=config.activation
         )
-        sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
+        sizes = [self.event_size // 2**level for level in range(config.n_levels)]
         self.levels = [
             self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)
         ]
@@ -178,9 +177,9 @@ class Glow(tf.Module):
 
     def _level(self, parameters: Parameters, size: int) -> list[VectorBijector]:
         config = self.config
-        is_built_in = config.coupling in _COUPLINGS
+        coupling: Any = self._make_coupling.func
         # Another class's path has characters that a name of variables may not have.
-        coupling_name = config.coupling if is_built_in else self._coupling.__name__
+        coupling_name = config.coupling if config.coupling in _COUPLINGS else coupling.__name__
         bijectors: list[VectorBijector] = []
         for i in range(config.depth):
             step = parameters.scope(f"revnet_step_{i}")
@@ -191,7 +190,7 @@ class Glow(tf.Module):
                 else LearnedPermutation(step.scope("invertible"), size)
             )
             scope = step.scope(coupling_name).scope("nn")
-            outputs = self._coupling.outputs_per_channel * (size - size // 2)
+            outputs = coupling.outputs_per_channel * (size - size // 2)
             network = self._make_network(scope, size // 2, outputs)
             if config.coupling_dropout and "drop" not in inspect.signature(network).parameters:
                 raise ValueError(

@@ -84,7 +84,7 @@ def _fitting(stored: Mapping[str, np.ndarray]) -> str:
     }
     is_learned = any(path.endswith("invertible/P") for path in stored)
     for name in GlowConfig.names():
-        config = GlowConfig.from_name(name)
+        config = GlowConfig.load(name)
         if (levels, steps, widths) == (
             config.n_levels,
             config.depth,

@@ -220,6 +220,6 @@ def test_the_loss_and_the_method_of_the_page_are_used(workplace):
 def test_the_coupling_of_the_page_is_a_bijector(workplace):
     coupling = sys.modules["my_extensions"].TanhCoupling
     parameters = Parameters(seed=3, dtype=tf.float64)
-    network = ConvStack(parameters, 3, 5, 6)
+    network = ConvStack(parameters, 3, 6, width=5)
     perturb(parameters.variables.values(), seed=1)
     check_bijector(coupling(network, dtype=tf.float64), 6)

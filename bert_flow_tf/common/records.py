@@ -69,7 +69,7 @@ class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     def name(self) -> str | None:
         """The name of a shipped configuration; None for other configurations."""
         return next(
-            (name for name in GlowConfig.names() if GlowConfig.from_name(name) == self.config), None
+            (name for name in GlowConfig.names() if GlowConfig.load(name) == self.config), None
         )
 
 

@@ -248,7 +248,7 @@ def encoder_in_words(encoder: EncoderRecord) -> str:
 
 def _differences(config: GlowConfig) -> str:
     """Return the keys in which a configuration differs from the default."""
-    default = GlowConfig.from_name(DEFAULT_CONFIG).to_dict()
+    default = GlowConfig.load(DEFAULT_CONFIG).to_dict()
     values = config.to_dict()
     values |= values.pop("own", {})
     found = [f"{key}={value}" for key, value in values.items() if value != default.get(key)]

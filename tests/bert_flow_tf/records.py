@@ -43,7 +43,7 @@ def flow(
     config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, began_with=None, **settings
 ):
     """Return a flow learned as the paper's, with changed settings."""
-    config = GlowConfig.from_name(config) if isinstance(config, str) else config
+    config = GlowConfig.load(config) if isinstance(config, str) else config
     learned = FLOW_SETTINGS | settings
     training = Training(task=task, pairs=pairs, settings=learned, seed=seed, began_with=began_with)
     return CalibrationRecord(config=config, training=training)

@@ -23,7 +23,7 @@ def changed(key, value):
 @pytest.mark.differs("`config_l2_d3_w16`")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_config_says_what_its_name_says(name):
-    config = GlowConfig.from_name(name)
+    config = GlowConfig.load(name)
     assert GlowConfig.names() == sorted(SHIPPED)
     assert (config.n_levels, config.depth, config.coupling_width) == SHIPPED[name]
     assert (config.coupling, config.activation, config.permutation) == ("additive", "relu", True)
@@ -31,7 +31,7 @@ def test_shipped_config_says_what_its_name_says(name):
 
 def test_shipped_config_equals_the_originals(golden_dir):
     for name in ("config_l2_d2_w32", "config_l2_d3_w32", "config_l3_d3_w32"):
-        assert GlowConfig.from_name(name) == GlowConfig.from_file(golden_dir / f"flow_{name}.json")
+        assert GlowConfig.load(name) == GlowConfig.load(golden_dir / f"flow_{name}.json")
 
 
 @pytest.mark.differs("`--flow_model_config`")
@@ -72,7 +72,7 @@ def test_bad_file_is_named_with_the_key(tmp_path, text, found):
     if text is not None:
         path.write_text(text)
     with pytest.raises(ValueError) as error:
-        GlowConfig.from_file(path)
+        GlowConfig.load(path)
     line = str(error.value)
     assert line.startswith(str(path)) and found in line and "\n" not in line
 

@@ -9,7 +9,7 @@ from tests.glow.bijector_checks import check_bijector, perturb
 
 def conv_stack(out_size, **options):
     parameters = Parameters(seed=3, dtype=tf.float64)
-    network = ConvStack(parameters, 3, 5, out_size, **options)
+    network = ConvStack(parameters, 3, out_size, width=5, **options)
     perturb(parameters.variables.values(), seed=1)
     return network, parameters.variables
 
@@ -48,7 +48,7 @@ def test_couplings_are_bijectors(activation):
 
 
 def test_new_network_gives_zeros():
-    network = ConvStack(Parameters(seed=3, dtype=tf.float32), 3, 5, 4)
+    network = ConvStack(Parameters(seed=3, dtype=tf.float32), 3, 4, width=5)
     np.testing.assert_array_equal(network(tf.ones([2, 3])), np.zeros([2, 4]))
 
 

@@ -39,7 +39,7 @@ def through(layers, x, dtype):
 @pytest.mark.parametrize(
     ("config", "folds", "has_layers"),
     [
-        (GlowConfig.from_name(DEFAULT_CONFIG), True, True),
+        (GlowConfig.load(DEFAULT_CONFIG), True, True),
         (dataclasses.replace(SMALL, activation="gatu"), True, False),
         (dataclasses.replace(SMALL, n_levels=1), True, True),
         (dataclasses.replace(SMALL, depth=1), True, True),

@@ -19,7 +19,7 @@ def test_names_and_shapes_are_the_originals(golden_dir):
     for name in ("config_l2_d2_w32", "affine_1x1_gatu"):
         with np.load(golden_dir / f"flow_{name}.npz") as golden:
             original = {key[4:]: golden[key] for key in golden.files if key.startswith("var/")}
-        flow = Glow(GlowConfig.from_file(golden_dir / f"flow_{name}.json"), 32, seed=0)
+        flow = Glow(GlowConfig.load(golden_dir / f"flow_{name}.json"), 32, seed=0)
         assign_tf1_variables(flow, original)
         found = tf1_variables(flow)
         assert {key: value.dtype for key, value in found.items()} == {
@@ -51,14 +51,14 @@ def test_stored_reversal_may_be_absent():
 
 
 def test_flow_of_another_configuration_names_the_one_that_fits():
-    wide = tf1_variables(Glow(GlowConfig.from_name("config_l2_d3_w32"), 8, seed=1))
-    narrow = Glow(GlowConfig.from_name("config_l2_d3_w16"), 8, seed=1)
+    wide = tf1_variables(Glow(GlowConfig.load("config_l2_d3_w32"), 8, seed=1))
+    narrow = Glow(GlowConfig.load("config_l2_d3_w16"), 8, seed=1)
     with pytest.raises(
         ValueError, match=r"found shape .*32.*expected .*16.*; config_l2_d3_w32 fits$"
     ):
         assign_tf1_variables(narrow, wide)
     with pytest.raises(ValueError, match=r"missing, .*; config_l2_d3_w32 fits$"):
-        assign_tf1_variables(Glow(GlowConfig.from_name("config_l3_d3_w32"), 8, seed=1), wide)
+        assign_tf1_variables(Glow(GlowConfig.load("config_l3_d3_w32"), 8, seed=1), wide)
 
 
 @pytest.mark.parametrize(

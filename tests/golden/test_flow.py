@@ -26,7 +26,7 @@ def case(request, golden_dir):
     """(flow with the original's variables, golden values)."""
     golden = np.load(golden_dir / f"flow_{request.param}.npz")
     flow = Glow(
-        GlowConfig.from_file(golden_dir / f"flow_{request.param}.json"),
+        GlowConfig.load(golden_dir / f"flow_{request.param}.json"),
         golden["x"].shape[1],
         seed=0,
     )

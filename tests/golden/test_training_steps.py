@@ -44,9 +44,7 @@ def build(settings, arrays, source):
     encoder = SentenceEncoder(source, flags["sentence_embedding_type"], trainable=not frozen)
     flow = None
     if flags["flow"]:
-        flow = Glow(
-            GlowConfig.from_name(flags["flow_model_config"]), encoder.embedding_size, seed=0
-        )
+        flow = Glow(GlowConfig.load(flags["flow_model_config"]), encoder.embedding_size, seed=0)
         start = {
             name.removeprefix("var/"): value
             for name, value in arrays.items()

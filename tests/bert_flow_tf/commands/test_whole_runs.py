@@ -61,7 +61,7 @@ def runs(tiny_encoder_dir, glue):
     folder.mkdir()
     source = whole_runs._without_dropout(resolve_encoder(bert_hub=str(tiny_encoder_dir)))
     rng = np.random.default_rng(0)
-    flow = Glow(GlowConfig.from_name("config_l2_d3_w32"), 32, seed=0)
+    flow = Glow(GlowConfig.load("config_l2_d3_w32"), 32, seed=0)
     starts = {
         "flow": tf1_variables(flow),
         "nli": {"loss/output_weights": rng.normal(size=[3, 96]).astype(np.float32)},

@@ -28,7 +28,7 @@ EXPORTS = {
         GlowConfig(n_levels=1, depth=1, permutation=False),
         {"normalize": True},
     ),
-    "papers": ("paper-avg-last-2", GlowConfig.from_name("config_l2_d3_w32"), {"max_seq_length": 5}),
+    "papers": ("paper-avg-last-2", GlowConfig.load("config_l2_d3_w32"), {"max_seq_length": 5}),
     "papers_cls": ("paper-cls", None, {"low_dim": 8}),
     "narrow": ("avg", None, {"channels": 5}),
     "truncated": ("avg", FLOW, {"truncate_dim": 3}),
