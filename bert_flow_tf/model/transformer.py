@@ -3,9 +3,11 @@
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.model.any_encoder import calibrate_array
 
 
@@ -31,11 +33,25 @@ class EmbeddingCalibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self.method = method
         self.normalize = normalize
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
     def fit(self, X: ArrayLike, y: None = None) -> "EmbeddingCalibrator":
-        """Learn on `X` [n, D]; `y` is ignored."""
-        rows = validate_data(self, X, dtype=np.float32)
-        settings = FitSettings(method=self.method)
-        self.calibrated_ = calibrate_array(rows, settings, normalize=self.normalize)
+        """Learn on `X` [n, D]; `y` is ignored.
+
+        Raises:
+          ValueError: a value is not finite, or the method cannot learn from these rows.
+        """
+        rows = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
+        try:
+            settings = FitSettings(method=self.method)
+            self.calibrated_ = calibrate_array(rows, settings, normalize=self.normalize)
+        except UserError as error:
+            # A search over parameters goes on after the errors that scikit-learn's own raise.
+            n, width = rows.shape
+            raise ValueError(f"{error} (n_samples = {n}, n_features = {width})") from error
         return self
 
     @property
