@@ -15,7 +15,7 @@ METHODS = [NUMBERS.get(name, name) for name in _KINDS]
 
 @pytest.fixture
 def few_eager_steps(small_default_flow, monkeypatch):
-    """Train flows by a few steps, without tracing, which takes longer than these."""
+    """Few steps, without tracing, which takes longer."""
     monkeypatch.setattr(flow_training, "DEFAULT_STEPS", 2)
     tf.config.run_functions_eagerly(True)
     yield
