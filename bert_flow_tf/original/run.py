@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
-from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.common.json_files import CONFIG_FILE
 from bert_flow_tf.common.reading import AnyPath, file_digest
 from bert_flow_tf.common.records import (
@@ -204,6 +204,11 @@ class Run:
         config = read_config(self._folder) if self._folder else None
         checkpoint = None
         if self._folder is None or config is None:
+            if checkpoint_name:
+                raise ArgumentError(
+                    f"eval_checkpoint_name: found {checkpoint_name} without a run in "
+                    f"{self._folder}, expected a trained one"
+                )
             source = self._untrained_encoder()
             config = self.config(source)
         else:
@@ -263,8 +268,14 @@ class Run:
             settings["pad_to_max_seq_length"] = model.pad_to_max_seq_length
             settings["use_xla"] = self.settings.training.use_xla
         if name == DEV_RESULTS_FILE:
+            losses = self.settings.losses
             settings["auc"] = scoring.auc
             settings["eval_batch_size"] = scoring.eval_batch_size
+            settings["num_examples"] = losses.num_examples
+            settings["l2_penalty"] = losses.l2_penalty
+            if record.checkpoint is None and self._num_labels:
+                # The classifier that no checkpoint holds is drawn.
+                settings["seed"] = self.settings.training.seed
         return ResultFile(self.folder / name, Basis(data, settings, record))
 
     def _tasks_of(self, name: str) -> Sequence[ScoredTask]:
@@ -315,7 +326,13 @@ class Run:
         (examples,) = task.subsets.values()
         outputs = scorer.outputs(examples, self.task)
         lines = prediction_lines(outputs, scoring.predict_pool)
-        scores = score_task(task, [outputs["cos_similarity"]]) if task.has_gold else unscored(task)
+        scores = unscored(task)
+        if task.has_gold:
+            try:
+                scores = score_task(task, [outputs["cos_similarity"]])
+            except UserError as error:
+                # As in the original, cosines without a correlation are predictions, too.
+                warn_user(f"predictions without a score: {error}")
         self._write(result, "".join(f"{line}\n" for line in lines), [scores])
         logger.info("%d pairs to %s", len(lines), result.path)
 
@@ -348,7 +365,12 @@ class Run:
         record = scorer.record
         network = scorer.model.encoder
         model = BertFlow(
-            TextEncoder(network.source, network, max_seq_length=record.max_seq_length),
+            TextEncoder(
+                network.source,
+                network,
+                max_seq_length=record.max_seq_length,
+                trained=scorer.encoder_trained,
+            ),
             [] if scorer.model.flow is None else [scorer.model.flow],
             origin=record.encoder,
             learned=record.flow,
@@ -460,6 +482,7 @@ class Run:
             step=0,
             max_seq_length=settings.max_seq_length,
             pad_to_max=settings.pad_to_max_seq_length,
+            encoder_trained=config.encoder_trained,
             # The embeddings of an encoder that trains change.
             cache_dir=None if config.encoder_trained else cache_dir,
             settings=self._flags_beside(config),

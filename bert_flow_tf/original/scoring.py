@@ -24,8 +24,10 @@ _PAIRS_PER_BATCH = 1024
 class PairScorer(NamedTuple):
     """A trained or loaded model, which computes outputs for pairs.
 
-    A frozen encoder's embeddings are cached in `cache_dir`, if it is given. `settings` are what
-    results depend on beside the model's record.
+    Attributes:
+      encoder_trained: True if training has changed the encoder since its source.
+      cache_dir: folder of a frozen encoder's embeddings, if any.
+      settings: what results depend on beside the model's record.
     """
 
     model: SiameseBertFlow
@@ -33,6 +35,7 @@ class PairScorer(NamedTuple):
     step: int
     max_seq_length: int
     pad_to_max: bool = False
+    encoder_trained: bool = False
     cache_dir: AnyPath | None = None
     settings: Mapping[str, Setting] = {}
 

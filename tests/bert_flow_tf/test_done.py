@@ -10,6 +10,7 @@ import shutil
 
 import pytest
 
+from bert_flow_tf import BertFlow
 from bert_flow_tf.original.recipe import Recipe, run_stages
 from bert_flow_tf.report.collected import read_result
 from bert_flow_tf.tasks.scored_tasks import read_task
@@ -220,6 +221,65 @@ def test_an_unfinished_run_has_one_answer(place, tmp_path):
     assert run_siamese(scored, **named)[0] == 0
     checkpoint = ("--model", run / "model.ckpt-0", "--tasks", "stsb", "--glue_dir", root)
     assert bert_flow("evaluate", *checkpoint, "--out", tmp_path / "scores.json").exit_code == 0
+
+
+def test_other_losses_are_other_results(place):
+    root, settings = place
+    refused = {"num_examples": 5, "l2_penalty": 1.0}
+    for name, value in refused.items():
+        changed = settings | {"do_train": False, name: value}
+        refusal(*run_siamese(changed), f"{name} is", f"not {value}", after_log=True)
+    small_runs.write_mnli(root / "MNLI", WORDS)
+    nli = small_runs.values(
+        root,
+        settings["bert_hub"],
+        task_name="MNLI",
+        data_dir=str(root / "MNLI"),
+        do_train=False,
+        do_eval=True,
+        do_predict=False,
+        exp_name="nli",
+    )
+    assert run_siamese(nli)[0] == 0
+    # No checkpoint holds the classifier, so the seed draws it.
+    refusal(*run_siamese(nli, seed=7), "seed is", "not 7", after_log=True)
+
+
+def test_a_trained_encoder_has_one_fingerprint(place):
+    root, settings = place
+    trained = settings | {"flow": 0, "flow_loss": 0, "num_examples": -1, "exp_name": "trained"}
+    assert run_siamese(trained, do_eval=False, do_predict=False)[0] == 0
+    run = root / "out" / "trained"
+    scored = json.loads((run / "evaluation.json").read_text())["runs"][0]
+    assert scored["fingerprint"] == BertFlow.from_pretrained(run).fingerprint
+    again = ("--model", run, "--tasks", "sts12", "--senteval_dir", root / "senteval")
+    assert bert_flow("evaluate", *again).stderr.startswith("done before: ")
+
+
+@pytest.mark.parametrize("predict_pool", [False, True])
+def test_predictions_without_a_correlation_are_written(place, predict_pool):
+    root, settings = place
+    header, first, *_ = (root / "STS-B" / "test.tsv").read_text().splitlines(keepends=True)
+    (root / "STS-B" / "test.tsv").write_text(header + first)
+    gold = (root / "STS-B" / "sts-test.csv").read_text().splitlines(keepends=True)
+    (root / "STS-B" / "sts-test.csv").write_text(gold[0])
+    alone = settings | {"do_train": False, "do_eval": False, "do_senteval": False}
+    alone |= {"overwrite": True, "predict_pool": predict_pool}
+    with pytest.warns(UserWarning, match="predictions without a score: .* found 1 "):
+        assert run_siamese(alone)[0] == 0
+    name = "test_pooled.tsv" if predict_pool else "test_results.tsv"
+    assert len((root / "out" / "run" / name).read_text().splitlines()) == 1
+    assert run_siamese(alone | {"overwrite": False})[0] == 0
+
+
+def test_a_named_checkpoint_needs_its_run(place):
+    root, settings = place
+    named = {"exp_name": "none", "do_train": False, "do_senteval": False, "flow": 0}
+    named |= {"eval_checkpoint_name": "model.ckpt-9", "flow_loss": 0, "num_examples": -1}
+    refusal(
+        *run_siamese(settings, **named), "eval_checkpoint_name", "without a run", after_log=True
+    )
+    assert not list((root / "out").glob("none/*ckpt*"))
 
 
 def test_nothing_is_deleted_while_another_uses_a_run(place):
