@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from bert_flow_tf.calibration.judgement import Pairs
+from bert_flow_tf.calibration.learning import Fitted, learn
+from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import is_export
@@ -26,9 +29,6 @@ from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 
 if TYPE_CHECKING:
-    from bert_flow_tf.calibration.judgement import Pairs
-    from bert_flow_tf.calibration.learning import Fitted
-    from bert_flow_tf.calibration.methods import Method
     from bert_flow_tf.export.export import Exported
     from bert_flow_tf.scale.settings import ShardSettings
     from bert_flow_tf.scale.shards import Manifest, Parts
@@ -177,7 +177,7 @@ class BertFlow(Embedder):
             f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
         )
 
-    def check_method(self, method: "Method") -> None:
+    def check_method(self, method: Method) -> None:
         if self.low_dim > 0 and not method.has_flow:
             raise ArgumentError(
                 f"low_dim: found {self.low_dim} with the method {method.name}; averages of its "
@@ -228,7 +228,7 @@ class BertFlow(Embedder):
         job = Job(files, out, settings, overwrite=overwrite)
         return job.run(LocalEngine(self, out, settings), show_progress_bar=show_progress_bar)
 
-    def _set_fitted(self: Self, fitted: "Fitted") -> Self:
+    def _set_fitted(self: Self, fitted: Fitted) -> Self:
         settings = fitted.record.training.settings | {"dtype": self.dtype}
         training = msgspec.structs.replace(fitted.record.training, settings=settings)
         learned = msgspec.structs.replace(fitted.record, training=training)
@@ -242,14 +242,11 @@ class BertFlow(Embedder):
         folder: str | os.PathLike,
         settings: FitSettings | None = None,
         *,
-        pairs: "Pairs | None" = None,
+        pairs: Pairs | None = None,
         metric: str | None = None,
         show_progress_bar: bool | None = None,
     ) -> Self:
         """Learn a flow as `fit` does, from a folder that `encode_dataset` wrote."""
-        from bert_flow_tf.calibration.learning import learn
-        from bert_flow_tf.calibration.methods import find_method
-
         settings = settings or FitSettings()
         for name in ("method", "dev_fraction"):
             value = getattr(settings, name)

@@ -1,13 +1,14 @@
-"""The base of an encoder with a calibration.
-
-What only `fit` and `compare` need is imported by them: a program that encodes learns nothing.
-"""
+"""The base of an encoder with a calibration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bert_flow_tf.calibration.history import History
+from bert_flow_tf.calibration.judgement import Pairs, deciding_measures
+from bert_flow_tf.calibration.learning import Fitted, Measuring, learn
+from bert_flow_tf.calibration.methods import Method, find_method, find_methods
 from bert_flow_tf.calibration.settings import DEFAULT_METHODS, FitKeywords, FitSettings
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.records import ModelRecord, made_by
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bert_flow_tf.calibration.comparison import Comparison
-    from bert_flow_tf.calibration.history import History
-    from bert_flow_tf.calibration.judgement import Pairs
-    from bert_flow_tf.calibration.learning import Fitted, Measuring
-    from bert_flow_tf.calibration.methods import Method
     from bert_flow_tf.common.losses import Losses
     from bert_flow_tf.tasks.scored_tasks import ScoredTask
     from bert_flow_tf.tasks.scores import Scores
@@ -37,7 +34,7 @@ class FitOptions(FitKeywords, total=False):
     """The types of the keywords of `CalibratedEncoder.fit`."""
 
     method: Any
-    pairs: "Pairs | None"
+    pairs: Pairs | None
     metric: str | None
     loss: "Loss | None"
     callbacks: Sequence[Any]
@@ -55,7 +52,7 @@ class CalibratedEncoder(SentenceModel):
       may_witness: True for the kinds of encoder that the study of docs/witness.md has.
     """
 
-    history_: "History | None" = None
+    history_: History | None = None
     may_witness = True
 
     def evaluate(self, on: "Pairs | ScoredTask | Sequence[ScoredTask]") -> "Scores":
@@ -79,14 +76,14 @@ class CalibratedEncoder(SentenceModel):
         """The losses to save with the calibration; None without any."""
         return self.history_.recorded_losses if self.history_ else None
 
-    def check_method(self, method: "Method") -> None:
+    def check_method(self, method: Method) -> None:
         """Raise `ArgumentError` for a method that does not fit the encoder."""
 
     def described(self) -> tuple[ModelRecord | None, str]:
         """Return the record without a calibration, if any, and its words."""
         raise NotImplementedError
 
-    def _set_fitted(self: Self, fitted: "Fitted") -> Self:
+    def _set_fitted(self: Self, fitted: Fitted) -> Self:
         raise NotImplementedError
 
     @suggesting_arguments(FitSettings)
@@ -96,7 +93,7 @@ class CalibratedEncoder(SentenceModel):
         y: Any = _NO_STEP,
         *,
         method: Any = FitSettings.method,
-        pairs: "Pairs | None" = None,
+        pairs: Pairs | None = None,
         metric: str | None = None,
         loss: "Loss | None" = None,
         callbacks: Sequence[Any] = (),
@@ -139,12 +136,9 @@ class CalibratedEncoder(SentenceModel):
         """
         if self.frozen and y is not _NO_STEP:
             return self
-        from bert_flow_tf.calibration import learning
-        from bert_flow_tf.calibration.methods import find_method
-
         found = find_method(method)
         self.check_method(found)
-        fitted = learning.learn(
+        fitted = learn(
             sentence_list(sentences),
             found,
             FitSettings(**settings),  # type: ignore[arg-type]  # a path becomes a string
@@ -160,7 +154,7 @@ class CalibratedEncoder(SentenceModel):
         sentences: Iterable[str],
         methods: Sequence[Any] | Mapping[str, Any] = DEFAULT_METHODS,
         *,
-        pairs: "Pairs | None" = None,
+        pairs: Pairs | None = None,
         metric: str | None = None,
         settings: FitSettings | None = None,
         show_progress_bar: bool | None = None,
@@ -180,8 +174,6 @@ class CalibratedEncoder(SentenceModel):
         The errors are those of `fit`.
         """
         from bert_flow_tf.calibration.comparison import Comparison, learn_all, recommend
-        from bert_flow_tf.calibration.judgement import deciding_measures
-        from bert_flow_tf.calibration.methods import find_methods
 
         found = find_methods(methods)
         for method in found:
@@ -208,27 +200,19 @@ class CalibratedEncoder(SentenceModel):
             reason=reason,
         )
 
-    def _measuring(self, pairs: "Pairs | None", metric: str | None) -> "Measuring":
-        from bert_flow_tf.calibration.learning import Measuring
+    def _measuring(self, pairs: Pairs | None, metric: str | None) -> Measuring:
+        """Return what measures a calibration; check pairs and metric."""
+        if pairs is not None:
+            from bert_flow_tf.tasks.labelled_pairs import checked_pairs
 
+            pairs = checked_pairs(pairs)
+            deciding_measures(pairs[2], metric)
+        elif metric is not None:
+            raise ArgumentError(f"metric: found {metric} without pairs, expected labelled pairs")
         return Measuring(
             encode=self.encode_pooled,
-            pairs=checked_with_metric(pairs, metric),
+            pairs=pairs,
             metric=metric,
             reduce=self.reduce,
             may_witness=self.may_witness,
         )
-
-
-def checked_with_metric(pairs: "Pairs | None", metric: str | None) -> "Pairs | None":
-    """Return checked pairs; raise `UserError` if pairs or metric do not fit."""
-    from bert_flow_tf.calibration.judgement import deciding_measures
-    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
-
-    if pairs is None:
-        if metric is not None:
-            raise ArgumentError(f"metric: found {metric} without pairs, expected labelled pairs")
-        return None
-    checked = checked_pairs(pairs)
-    deciding_measures(checked[2], metric)
-    return checked
