@@ -10,12 +10,17 @@ import operator
 import pathlib
 import re
 import sys
-from collections.abc import Mapping
+import types
+import weakref
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from glow.user_warnings import warn_user
 
 _PATH = re.compile(r"[\w.]+:[\w.]+")
+# The SHA-256 of each part's file when the part was first looked up; "" for a file that is no longer
+# what was imported.
+_DIGESTS: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
 
 
 def is_part_path(name: str) -> bool:
@@ -52,19 +57,57 @@ def resolve_part(path: str) -> Any:
     # A part has one path, so that its module's code is its own.
     if not is_own or part_path(part) != path:
         raise ValueError(f"found {path}, expected a class or function that {module_name} defines")
+    file = pathlib.Path(getattr(module, "__file__", None) or "")
+    if part not in _DIGESTS and file.is_file():
+        source = file.read_bytes()
+        is_loaded = _is_loaded(module, source)
+        _DIGESTS[part] = hashlib.sha256(source).hexdigest() if is_loaded else ""
     return part
 
 
-def code_digest(part: Any) -> str:
-    """Return the SHA-256 of the file that defines a part.
+def _is_loaded(module: types.ModuleType, source: bytes) -> bool:
+    """True if a module's functions are those of a source."""
+    compiler = getattr(module.__loader__, "source_to_code", None)
+    if compiler is None:
+        # pytest, for example, changes the code of tests while it loads them.
+        return True
+    try:
+        present = {*_codes(compiler(source, module.__file__))}
+    except SyntaxError:
+        return False
+    own = [
+        one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__
+    ]
+    functions = [
+        function
+        for one in own
+        for function in (vars(one).values() if inspect.isclass(one) else [one])
+        if inspect.isfunction(function) and function.__code__.co_filename == module.__file__
+    ]
+    return all(function.__code__ in present for function in functions)
 
-    Without a file, it is that of the part's source. What the file imports does not count.
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a code object, and those in it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _codes(one)
+
+
+def code_digest(part: Any) -> str:
+    """Return the SHA-256 of a part's file, as it was imported.
+
+    Without a file, it is that of the part's source. What the file imports does not count. An edit
+    after the import that changes no line of a function, before the part is first looked up, is not
+    noticed.
 
     Args:
       part: a path; an object without one is refused.
 
     Raises:
-      ValueError: another process could not import the part, or it has no source.
+      ValueError: another process could not import the part, its file has changed since the
+        import, or it has no source.
     """
     path = part if isinstance(part, str) else ""
     module_name = path.partition(":")[0]
@@ -73,9 +116,13 @@ def code_digest(part: Any) -> str:
         advice = "put it into a module of its own, which another process can import"
         raise ValueError(f"found {found}; {advice}")
     found = resolve_part(path)
-    file = pathlib.Path(getattr(sys.modules[module_name], "__file__", None) or "")
+    if (digest := _DIGESTS.get(found)) is not None:
+        if not digest:
+            advice = "load it again, or start a new process"
+            raise ValueError(f"found {path}, whose file has changed since its import; {advice}")
+        return digest
     try:
-        code = file.read_bytes() if file.is_file() else inspect.getsource(found).encode()
+        code = inspect.getsource(found).encode()
     except (OSError, TypeError) as error:
         raise ValueError(f"found {path}, whose source cannot be read: {error}") from error
     return hashlib.sha256(code).hexdigest()

@@ -191,11 +191,13 @@ def test_a_model_of_own_parts_is_copied_and_knows_its_code(workplace):
     file = workplace / "my_extensions.py"
     code = file.read_text()
     file.write_text(f"{code}\n")
+    importlib.reload(sys.modules["my_extensions"])
     with pytest.warns(UserWarning, match="^my_extensions: the code has changed since the model"):
         changed = BertFlow.from_pretrained("my_electra")
     assert changed.fingerprint != unchanged
     assert changed.encoder.recipe["code"] != encoder_code
     file.write_text(code)
+    importlib.reload(sys.modules["my_extensions"])
     assert BertFlow.from_pretrained("my_electra").fingerprint == unchanged
 
 

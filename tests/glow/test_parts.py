@@ -1,6 +1,7 @@
 """Parts are found by their path, in imported modules alone."""
 
 import hashlib
+import importlib
 import linecache
 import pathlib
 import sys
@@ -63,3 +64,55 @@ def test_a_module_without_file_gives_the_parts_own_source(monkeypatch):
         code_digest("own_without_file:part")
     monkeypatch.setitem(linecache.cache, "own source", (len(source), None, [source], "own source"))
     assert code_digest("own_without_file:part") == hashlib.sha256(source.encode()).hexdigest()
+
+
+SOURCE = """
+BOUND = 2.0
+
+class Part:
+    def method(self):
+        return lambda: BOUND
+
+def function():
+    return 1
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    """The file of an imported module `own_file`."""
+    file = tmp_path / "own_file.py"
+    file.write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_file", raising=False)
+    module = importlib.import_module("own_file")
+    # Python adapts the code of a function that has run often; it stays the same code.
+    for _ in range(100):
+        assert module.function() == 1
+    yield file
+    del sys.modules["own_file"]
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [SOURCE.replace("return 1", "return 2"), SOURCE.replace("BOUND", "\nBOUND", 1), "def"],
+)
+def test_a_file_that_was_edited_after_its_import_is_refused(own_file, edited):
+    own_file.write_text(edited)
+    for part in ("own_file:Part", "own_file:function"):
+        with pytest.raises(ValueError, match=f"found {part}, whose file has changed since"):
+            code_digest(part)
+
+
+def test_the_digest_is_that_of_the_first_look(own_file):
+    assert code_digest("own_file:Part") == digest(SOURCE)
+    edited = SOURCE.replace("2.0", "3.0")
+    own_file.write_text(edited)
+    assert code_digest("own_file:Part") == digest(SOURCE)
+    # A module that is loaded again has other parts.
+    importlib.reload(sys.modules["own_file"])
+    assert code_digest("own_file:Part") == digest(edited)
