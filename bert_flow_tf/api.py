@@ -22,7 +22,7 @@ from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.reading import is_export
 from bert_flow_tf.common.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.encoder.pooling import pooling_name
-from bert_flow_tf.encoder.source import encoder_record, resolve_encoder
+from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.export.formats import ExportSettings
 from bert_flow_tf.model import saved_model
@@ -107,10 +107,11 @@ class BertFlow(Embedder):
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         pooling = pooling_name(sentence_embedding_type or pooling or source.record.pooling or "avg")
         if max_seq_length is None:
-            max_seq_length = source.record.max_seq_length or min(256, source.max_positions)
+            max_seq_length = source.record.max_seq_length or min(
+                256, source.pretrained.max_positions
+            )
         return cls(
             TextEncoder.build(source, pooling, max_seq_length=max_seq_length, dtype=dtype),
-            origin=encoder_record(source),
             low_dim=low_dim,
             truncate_dim=truncate_dim,
         )

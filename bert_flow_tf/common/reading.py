@@ -8,7 +8,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from bert_flow_tf.common.errors import UserError
+from bert_flow_tf.common.errors import ArgumentError, UserError
 from bert_flow_tf.common.version import DESCRIPTION_FILE
 
 AnyPath = str | os.PathLike[str]
@@ -19,10 +19,13 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
     """Turn any exception into a `UserError`, `PATH: cannot be read as EXPECTED: REASON`.
 
-    `path` names the file, `expected` its content with an article: "a run's settings".
+    `path` names the file, `expected` its content with an article: "a run's settings". What an
+    argument's check says of a value in the file comes after the file's name.
     """
     try:
         yield
+    except ArgumentError as error:
+        raise UserError(f"{path}: {error}") from error
     except UserError:
         raise
     except FileNotFoundError as error:

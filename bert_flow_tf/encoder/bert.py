@@ -102,6 +102,18 @@ class Bert:
         with tf.xla.experimental.jit_scope(compile_ops=False):
             return self._outputs(inputs, seeds, training, first_token_only)
 
+    def in_bfloat16(self) -> "Bert":
+        """Return a BERT with rounded copies of the matrices."""
+        return Bert(self.variables, self.config, dtype=tf.bfloat16)
+
+    def portable(self, weights: Mapping[str, tf.Tensor] | None = None) -> "Bert":
+        """Return a BERT of operations that ONNX has.
+
+        Args:
+          weights: what it computes with, by name; None for the variables.
+        """
+        return Bert(weights or self.variables, self.config, portable=True)
+
     def _outputs(
         self, inputs: Inputs, seeds: tf.Tensor | None, training: bool, first_token_only: bool
     ) -> Outputs:

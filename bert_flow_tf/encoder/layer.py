@@ -9,9 +9,8 @@ import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.common.errors import ArgumentError
-from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs
+from bert_flow_tf.encoder.bert import Inputs, Outputs
 from bert_flow_tf.encoder.pooling import pooling
-from bert_flow_tf.encoder.saved_model_encoder import SavedModelEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS
 from bert_flow_tf.encoder.weights import Pretrained, SourceRecord
@@ -41,11 +40,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
     ) -> None:
         super().__init__(trainable=trainable, name="sentence_encoder")
         self.source = source
-        self._encoder: Any = (
-            Bert(source.bert.weights, source.bert.config, trainable=trainable)
-            if source.is_bert
-            else SavedModelEncoder(source.program, trainable=trainable)
-        )
+        self._encoder: Any = source.pretrained.network(trainable=trainable)
         self.num_layers = self._encoder.num_layers
         self.hidden_size = self._encoder.hidden_size
         # Keras tracks variables in an attribute, in this order, which clipping by the global norm
@@ -78,13 +73,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     def in_bfloat16(self) -> "SentenceEncoder":
         """Return a copy that computes matrix products in bfloat16."""
-        if not self.source.is_bert:
-            raise ArgumentError(
-                f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT"
-            )
         encoder = self.with_pooling(self.sentence_embedding_type)
-        config = self.source.bert.config
-        encoder._encoder = Bert(self._encoder.variables, config, dtype=tf.bfloat16)
+        encoder._encoder = self._encoder.in_bfloat16()
         return encoder
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
@@ -133,13 +123,12 @@ class SentenceEncoder(tf_keras.layers.Layer):
           weights: with `portable`, what a BERT computes with instead of its variables, by name.
           portable: True for operations of a BERT that ONNX has.
         """
-        if not portable or not self.source.is_bert:
+        if not portable:
             return self(inputs, training=False)
-        config = self.source.bert.config
-        bert = Bert(weights or self._encoder.variables, config, portable=True)
-        return self.pooling(
-            bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"]
+        outputs = self._encoder.portable(weights)(
+            inputs, first_token_only=self.pooling.first_token_only
         )
+        return self.pooling(outputs, inputs["input_mask"])
 
     def token_states(
         self, inputs: Inputs, training: bool = False, dropout_seed: int = 0

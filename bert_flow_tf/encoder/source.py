@@ -1,9 +1,13 @@
-"""Find encoders and read them."""
+"""Find encoders and read them.
+
+The readers of TF1's and TF-Hub's formats are imported when an encoder has the format.
+"""
 
 import dataclasses
 import os
 import pathlib
 import shutil
+from typing import TYPE_CHECKING
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError, UserError
@@ -12,20 +16,18 @@ from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.common.records import EncoderFiles, EncoderRecord, Training, encoder_name
 from bert_flow_tf.common.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.encoder import handles
-from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
     HUGGING_FACE_FILES,
     SOURCE_FILE,
-    read_encoder_record,
 )
-from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
 from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
-from bert_flow_tf.encoder.convert.tf_hub import find_saved_model, read_tf_hub
 from bert_flow_tf.encoder.handles import check_handle
-from bert_flow_tf.encoder.saved_model_encoder import Program
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.encoder.weights import Pretrained, SourceRecord
+
+if TYPE_CHECKING:
+    from bert_flow_tf.encoder.saved_model_encoder import SavedModelFiles
 
 # The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package
 # index.
@@ -47,7 +49,7 @@ class EncoderSource:
 
     bert_hub: str
     preprocess_hub: str | None
-    pretrained: Pretrained | Program
+    pretrained: "Pretrained | SavedModelFiles"
 
     @property
     def record(self) -> SourceRecord:
@@ -71,22 +73,6 @@ class EncoderSource:
         if not isinstance(self.pretrained, Pretrained):
             raise UserError(f"{self.bert_hub}: found a SavedModel that is no BERT, expected a BERT")
         return self.pretrained
-
-    @property
-    def program(self) -> Program:
-        """The SavedModel of an encoder that is no BERT."""
-        assert isinstance(self.pretrained, Program)
-        return self.pretrained
-
-    @property
-    def kind(self) -> str:
-        """The encoder's kind in a recipe."""
-        return "bert" if self.is_bert else "tf-hub program"
-
-    @property
-    def max_positions(self) -> int:
-        """The most word pieces of a BERT; 512 for another encoder."""
-        return self.bert.config.max_position_embeddings if self.is_bert else 512
 
     @property
     def fingerprint(self) -> str:
@@ -137,6 +123,8 @@ def resolve_encoder(
     """
     check_encoder_arguments(bert_hub, bert_config_file, vocab_file, init_checkpoint)
     if not bert_hub:
+        from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
+
         prefix = checkpoint_prefix(str(init_checkpoint))
         bert = read_tf1(prefix, bert_config_file, vocab_file, do_lower_case)
         source = EncoderSource(os.path.abspath(prefix), None, bert)
@@ -189,6 +177,8 @@ def demo_encoder_dir() -> pathlib.Path:
     """Return the demo encoder's folder; download and write it once."""
 
     def build(folder: pathlib.Path) -> None:
+        from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+
         instead = "set PIP_INDEX_URL to an index that has it, or name a local encoder as bert_hub"
         with downloaded(
             DEMO_REQUIREMENT,
@@ -225,6 +215,8 @@ def read_hub_encoder(
             os.path.isdir(handle) or os.path.exists(f"{handle}.index")
         )
         return EncoderSource(os.path.abspath(handle) if is_path else handle, None, bert)
+    from bert_flow_tf.encoder.convert.tf_hub import find_saved_model, read_tf_hub
+
     handle, encoder_dir = find_saved_model(handle, "encoder", "bert_hub")
     preprocess_dir = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
@@ -250,13 +242,14 @@ def _read_folder(handle: str) -> Pretrained | None:
         folder = handles.downloaded_model(handle)
     # A saved model holds its encoder in a folder.
     for one in (folder, folder / "encoder"):
-        # An encoder folder of an earlier version is an error.
-        if read_encoder_record(one) is not None or any(
-            (one / name).is_file() for name in HUGGING_FACE_FILES
-        ):
+        if any((one / name).is_file() for name in (SOURCE_FILE, *HUGGING_FACE_FILES)):
             return read_hugging_face(one)
     has_tf1 = (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index"))
-    return read_tf1(folder) if has_tf1 or os.path.exists(f"{handle}.index") else None
+    if not has_tf1 and not os.path.exists(f"{handle}.index"):
+        return None
+    from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
+
+    return read_tf1(folder)
 
 
 def encoder_record(source: EncoderSource, handle: str | None = None) -> EncoderRecord:

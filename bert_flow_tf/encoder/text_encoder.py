@@ -22,7 +22,6 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.vectors.batches import (
     TOKENS_PER_BATCH,
-    check_batch_size,
     check_max_seq_length,
     distinct,
     length_batches,
@@ -118,39 +117,27 @@ class TextEncoder:
 
     def encode(
         self,
-        texts: Iterable[str],
+        texts: Sequence[str],
         *,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
-        dropout_seed: int | None = None,
         label: str = "encode",
     ) -> np.ndarray:
         """Return the pooled vectors, float32 [n, D].
 
         Args:
+          texts: checked by `vectors.texts`.
           batch_size: texts per step; None for up to 2,048 word pieces per step.
           show_progress_bar: None shows it on a terminal only.
-          dropout_seed: seed of a dropout of the encoder, in which each text has its own mask;
-            None for no dropout.
           label: name of the progress bar.
 
         Raises:
-          UserError: an element is not a string, or an argument is invalid.
+          ArgumentError: `batch_size` is no number of texts.
         """
-        check_batch_size(batch_size)
-        found = self.tokenizer.rows(sentence_list(texts), self.max_seq_length)
+        found = self.tokenizer.rows(texts, self._max_seq_length)
         rows = found.rows
         if found.is_cut.any() or found.is_unknown.any():
             self._warn_of_losses(len(rows), found.is_cut.sum(), found.is_unknown.sum())
-        if dropout_seed is not None:
-            return self.embed_rows(
-                rows,
-                batch_size=batch_size,
-                dropout_seed=dropout_seed,
-                occurrences=np.arange(len(rows)),
-                show_progress_bar=show_progress_bar,
-                label=label,
-            )
         longest = 2 + max(map(len, rows), default=0)
         if (
             batch_size is None
@@ -174,7 +161,6 @@ class TextEncoder:
 
         Memory holds one list at a time. Raises `UserError` as `encode` does.
         """
-        check_batch_size(batch_size)
         total = len(texts) if isinstance(texts, Sized) else None
         lost = np.zeros(3, int)
         with _progress(total, show_progress_bar, "encode") as progress:
@@ -207,10 +193,12 @@ class TextEncoder:
         Args:
           rows: each text's ids, int32 [t], without [CLS] and [SEP], see `Tokenizer.rows`.
           batches: indices of the rows of each batch; by default rows of similar length.
+          dropout_seed: seed of a dropout of the encoder, in which each row has its own mask; None
+            for no dropout.
           occurrences: with `dropout_seed`, int64 [n], the numbers of the rows in a run, which
             decide their dropout.
         """
-        length = self.max_seq_length if self.pad_to_max else None
+        length = self._max_seq_length if self.pad_to_max else None
         if batches is None:
             lengths = np.array([length or len(row) + 2 for row in rows], np.int64)
             batches = list(length_batches(lengths, batch_size))
@@ -236,7 +224,7 @@ class TextEncoder:
                 seed = tf.constant(dropout_seed, tf.int64)
                 return batch, self.computing.traced_dropout(tokens, seed).numpy()
 
-        vectors = np.empty((len(rows), self.embedding_size), np.float32)
+        vectors = np.empty((len(rows), self.network.embedding_size), np.float32)
         with _progress(len(rows), show_progress_bar, label) as progress:
             for batch, found in map_concurrently(compute, batches):
                 vectors[batch] = found
@@ -281,7 +269,7 @@ class TextEncoder:
         Raises `ArgumentError` if a pooling of one's own has no module that others can import.
         """
         return {
-            "kind": self.source.kind,
+            "kind": self.source.pretrained.kind,
             "fingerprint": self.fingerprint,
             "pooling": self.pooling,
             "code": pooling_code(self.pooling),

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -14,7 +14,10 @@ from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import FORMAT_VERSION, read_json
 from bert_flow_tf.common.reading import AnyPath, reading
 from bert_flow_tf.common.records import Training
-from glow import arrays as finite_arrays
+from glow.arrays import check_arrays
+
+if TYPE_CHECKING:
+    from bert_flow_tf.encoder.bert import Bert
 
 LAYER_NORM_EPS = 1e-12
 Activation = Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
@@ -117,8 +120,10 @@ class Pretrained:
 
     Attributes:
       vocab: word pieces in the order of their ids.
-      weights: dict of TF1 name -> float32 array, checked by `check_arrays`; kernels are [in, out].
+      weights: dict of TF1 name -> float32 array, checked by `check_weights`; kernels are [in, out].
     """
+
+    kind: ClassVar[str] = "bert"
 
     config: BertConfig
     vocab: list[str]
@@ -131,6 +136,18 @@ class Pretrained:
             raise UserError(
                 f"vocab_size: found {found}, expected the {pieces} pieces of the vocabulary"
             )
+
+    @property
+    def max_positions(self) -> int:
+        """The most word pieces of a text."""
+        return self.config.max_position_embeddings
+
+    def network(self, *, trainable: bool) -> "Bert":
+        """Return the BERT, to compute with."""
+        # Whoever reads records does not load TensorFlow.
+        from bert_flow_tf.encoder.bert import Bert
+
+        return Bert(self.weights, self.config, trainable=trainable)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -209,7 +226,7 @@ def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def check_arrays(
+def check_weights(
     arrays: Mapping[str, np.ndarray],
     shapes: Mapping[str, Sequence[int]],
     source: str | os.PathLike,
@@ -217,6 +234,6 @@ def check_arrays(
 ) -> None:
     """Raise `UserError` unless the arrays are finite and have these shapes."""
     try:
-        finite_arrays.check_arrays(arrays, shapes, model)
+        check_arrays(arrays, shapes, model)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from error

@@ -256,29 +256,16 @@ class Calibrated(CalibratedEncoder):
     def described(self) -> tuple[None, str]:
         return None, self.encoder.words
 
-    def encode_pooled(
-        self,
-        sentences: Sentences,
-        *,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        device: Any = None,
-        label: str = "encode",
-    ) -> np.ndarray:
+    def encode_pooled(self, sentences: Sentences, **options: Any) -> np.ndarray:
         """Return the encoder's own embeddings, float32 [n, D] or [D].
 
-        `label` is ignored; the library names its bar.
+        The library gets the options that are not None, but no `label`: it names its bar.
         """
         given = {
-            "prompt": prompt,
-            "batch_size": batch_size,
-            "show_progress_bar": show_progress_bar,
-            "device": device,
+            name: value for name, value in options.items() if value is not None and name != "label"
         }
-        options = {name: value for name, value in given.items() if value is not None}
         texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
-        found = self.encoder.encode(texts, options)
+        found = self.encoder.encode(texts, given)
         return found[0] if isinstance(sentences, str) else found
 
     def prompt_of(self, name: str | None = None) -> Any:

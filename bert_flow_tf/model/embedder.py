@@ -11,15 +11,14 @@ import tensorflow as tf
 
 from bert_flow_tf.common.errors import ArgumentError, UserError, warn_user
 from bert_flow_tf.common.records import CalibrationRecord, EncoderRecord, ModelRecord, Training
-from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.encoder.source import EncoderSource, encoder_record
 from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.base import CalibratedEncoder
 from bert_flow_tf.model.build import own_code
-from bert_flow_tf.model.trainable import TrainableModel
-from bert_flow_tf.vectors.sentence_model import Sentences, check_choices
+from bert_flow_tf.vectors.sentence_model import Sentences
 from bert_flow_tf.vectors.tail import Tail
-from bert_flow_tf.vectors.texts import parts, sentence_list
+from bert_flow_tf.vectors.texts import parts
 from glow.chain import Chain
 from glow.flow import Glow
 from glow.maps import AffineMap, VectorMap, in_blocks
@@ -27,6 +26,7 @@ from glow.tracing import check_process
 
 if TYPE_CHECKING:
     from bert_flow_tf.calibration.history import History
+    from bert_flow_tf.model.trainable import TrainableModel
 
 Self = TypeVar("Self", bound="Embedder")
 
@@ -78,7 +78,7 @@ class Embedder(CalibratedEncoder):
     Args:
       encoder: the tokenizer and the encoder, with its pooling and length.
       maps: of the encoder's vectors, in order; none for an encoder as it is.
-      origin: the record of the encoder.
+      origin: the record of the encoder; by default, of its files.
       learned: the record of the maps' training.
       checkpoint: of the run, if the model is from one.
       low_dim, truncate_dim: see `vectors.tail.Tail`.
@@ -96,7 +96,7 @@ class Embedder(CalibratedEncoder):
         encoder: TextEncoder,
         maps: Sequence[VectorMap] = (),
         *,
-        origin: EncoderRecord,
+        origin: EncoderRecord | None = None,
         learned: CalibrationRecord | None = None,
         checkpoint: str | None = None,
         low_dim: int = -1,
@@ -107,7 +107,7 @@ class Embedder(CalibratedEncoder):
         history: "History | None" = None,
     ) -> None:
         self.encoder = encoder
-        self.origin = origin
+        self._origin = origin
         self.checkpoint = checkpoint
         own = encoder.source.record
         if prompts is None:
@@ -184,6 +184,14 @@ class Embedder(CalibratedEncoder):
         self.maps = [] if flow is None else flat(flow)
 
     @property
+    def origin(self) -> EncoderRecord:
+        """The record of the encoder."""
+        # Its digest reads all weights, which `encode` does not need.
+        if self._origin is None:
+            self._origin = encoder_record(self.source)
+        return self._origin
+
+    @property
     def record(self) -> ModelRecord:
         """The description of encoder, maps and tail, for results and reports."""
         encoder = self.encoder
@@ -226,7 +234,7 @@ class Embedder(CalibratedEncoder):
         return {
             "encoder": self.encoder,
             "maps": self.maps,
-            "origin": self.origin,
+            "origin": self._origin,
             "learned": self.learned,
             "checkpoint": self.checkpoint,
             "low_dim": self.low_dim,
@@ -298,57 +306,14 @@ class Embedder(CalibratedEncoder):
         self._set(self.maps, self.learned, low_dim=value, truncate_dim=self.truncate_dim)
         self.history_ = history
 
-    @property
-    def truncate_dim(self) -> int | None:
-        """The number of leading channels to keep; None keeps all. Settable.
-
-        Every way to an embedding applies it; `encode`'s argument takes precedence.
-        """
-        return self.tail.truncate_dim
-
-    @truncate_dim.setter
-    def truncate_dim(self, value: int | None) -> None:
-        self.tail = self.tail.with_size(value)
-        if value is not None and self.chain.flow is not None:
+    def warn_of_truncation(self, size: int | None) -> None:
+        if size is not None and self.chain.flow is not None:
             warn_user(
-                f"truncate_dim: a flow's channels are not ordered, so any {value} score alike; "
-                f"whitening-{value} and auto-{value} may score higher or lower: "
-                f"bert-flow compare --methods flow,whitening-{value},auto-{value} "
-                f"--truncate_dim {value} --pairs FILE"
+                f"truncate_dim: a flow's channels are not ordered, so any {size} score alike; "
+                f"whitening-{size} and auto-{size} may score higher or lower: "
+                f"bert-flow compare --methods flow,whitening-{size},auto-{size} "
+                f"--truncate_dim {size} --pairs FILE"
             )
-
-    def encode_pooled(
-        self,
-        sentences: Sentences,
-        *,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        device: Any = None,
-        dropout_seed: int | None = None,
-        label: str = "encode",
-    ) -> np.ndarray:
-        """Return the encoder's vectors, float32 [n, D], or [D] for one string.
-
-        Unlike those of `encode` without a map, they are not scaled by an encoder's `Normalize`.
-
-        Args:
-          dropout_seed: adds dropout, in which each sentence has its own mask.
-          label: name of the progress bar.
-        """
-        check_choices({"device": (device, (None,))})
-        text = self.prompt_of() if prompt is None else prompt
-        texts = [sentences] if isinstance(sentences, str) else sentences
-        if text:
-            texts = [text + one for one in sentence_list(texts)]
-        found = self.encoder.encode(
-            texts,
-            batch_size=batch_size,
-            show_progress_bar=show_progress_bar,
-            dropout_seed=dropout_seed,
-            label=label,
-        )
-        return found[0] if isinstance(sentences, str) else found
 
     def encode_blocks(
         self,
@@ -423,7 +388,7 @@ class Embedder(CalibratedEncoder):
             raise UserError(f"{what}: found a {found}, expected a flow (fit() learns it)")
         return self.chain
 
-    def trainable(self, *, encoder: bool = False) -> TrainableModel:
+    def trainable(self, *, encoder: bool = False) -> "TrainableModel":
         """Return encoder and flow as a `tf_keras.Model`, for your own loop.
 
         It shares this model's variables, so `encode`, `save` and `export` see what the loop
@@ -436,11 +401,13 @@ class Embedder(CalibratedEncoder):
           UserError: the model has no flow; `model.flow = Glow(…)` sets one.
           ArgumentError: an encoder in bfloat16 is to be trained.
         """
+        from bert_flow_tf.model.trainable import TrainableModel
+
         chain = self.require_flow("trainable")
         if encoder:
             self.encoder.make_trainable()
             tuned = Training(began_with=self.origin.fine_tuning)
-            self.origin = msgspec.structs.replace(
+            self._origin = msgspec.structs.replace(
                 self.origin, fingerprint=None, weights=None, fine_tuning=tuned
             )
         self._set_maps(self.maps, record_of_own(self.maps))

@@ -111,11 +111,12 @@ def _write_encoder(bert_flow: "Embedder", folder: pathlib.Path) -> str:
     """Write an encoder folder; return the encoder's fingerprint."""
     # Importing these loads TensorFlow, which takes seconds.
     from bert_flow_tf.encoder.convert.encoder_folder import write_encoder
+    from bert_flow_tf.encoder.weights import Pretrained
 
     source = bert_flow.source
     trained = bert_flow.encoder.trained
-    if not source.is_bert and not trained:
-        source.program.write(folder)
+    if not isinstance(source.pretrained, Pretrained) and not trained:
+        source.pretrained.write(folder)
         return source.fingerprint
     bert = bert_flow.encoder.network.read_pretrained(
         source.record.with_origin(

@@ -12,7 +12,7 @@ from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.encoder.weights import check_arrays
+from bert_flow_tf.encoder.weights import check_weights
 from bert_flow_tf.original.settings import Losses
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.training.run_folder import config_of_checkpoint
@@ -135,7 +135,7 @@ def assign_tf1_parts(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> l
         assigned.append("flow")
     if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in stored.shapes:
         arrays = stored.read([TF1_OUTPUT_WEIGHTS])
-        check_arrays(
+        check_weights(
             arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights.shape}, checkpoint, "the classifier"
         )
         model.output_weights.assign(arrays[TF1_OUTPUT_WEIGHTS])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.common.errors import ArgumentError, UserError
+from bert_flow_tf.common.reading import reading
 from bert_flow_tf.common.version import DESCRIPTION_FILE, TOKENIZER_FILE
 from bert_flow_tf.runtime.description import Description, read_description
 from bert_flow_tf.runtime.programs import (
@@ -28,17 +29,11 @@ from bert_flow_tf.runtime.programs import (
 )
 from bert_flow_tf.runtime.tokenizing import TextTokenizer
 from bert_flow_tf.vectors.batches import (
-    check_batch_size,
     check_max_seq_length,
     length_batches,
     losses_in_words,
 )
-from bert_flow_tf.vectors.sentence_model import (
-    NoMaps,
-    SentenceModel,
-    Sentences,
-    check_choices,
-)
+from bert_flow_tf.vectors.sentence_model import NoMaps, SentenceModel
 from bert_flow_tf.vectors.similarities import normalized
 from bert_flow_tf.vectors.tail import Tail
 from bert_flow_tf.vectors.texts import sentence_list
@@ -122,9 +117,23 @@ class ProgramEncoder:
         rows, _ = self._tokenizer.rows(texts)
         return np.array(self._tokenizer.only_unknown(rows), bool)
 
-    def encode(self, texts: list[str], batch_size: int | None = None) -> np.ndarray:
-        """Return the program's embeddings, float32 [n, D]; each distinct text runs once."""
-        check_batch_size(batch_size)
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        label: str = "",
+    ) -> np.ndarray:
+        """Return the program's embeddings, float32 [n, D]; each distinct text runs once.
+
+        The program includes the maps. There is no bar, so `label` has no effect.
+
+        Raises:
+          UserError: an argument is invalid, or an embedding would not be finite.
+        """
+        if show_progress_bar:
+            raise ArgumentError("show_progress_bar: found True, expected None: there is no bar")
         if not texts:
             return np.empty((0, self._width), np.float32)
         counts = collections.Counter(texts)
@@ -140,7 +149,7 @@ class ProgramEncoder:
     def _run(
         self, rows: Sequence[Sequence[int]], batch_size: int | None, *, alone: bool
     ) -> np.ndarray:
-        if len(rows) == 1:
+        if len(rows) == 1 and batch_size is None:
             return self._program(*self._tokenizer.pack(rows), alone=alone)
         values = np.empty((len(rows), self._width), np.float32)
         lengths = np.array([len(row) for row in rows])
@@ -221,11 +230,7 @@ class ExportedModel(SentenceModel):
         self.encoder = ProgramEncoder(description, tokenizer, program, opened["threads"])
         *maps, self._exported_tail = description.stages[1:]
         self.chain = ExportedMaps(maps)
-        self.tail = Tail(
-            width=description.embedding_size,
-            normalizes=description.normalized,
-            truncate_dim=opened["truncate_dim"],
-        )
+        self.tail = Tail(width=description.embedding_size, normalizes=description.normalized)
         self.dtype = description.dtype
         self._model = description.model
         self.set_prompts(description.prompts, description.default_prompt_name)
@@ -252,32 +257,6 @@ class ExportedModel(SentenceModel):
         words = f"{self.embedding_size} channels, {self.max_seq_length} word pieces, {self.dtype}"
         return f"ExportedModel({words})"
 
-    def encode_pooled(
-        self,
-        sentences: Sentences,
-        *,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        device: Any = None,
-        label: str = "encode",
-    ) -> np.ndarray:
-        """Return the program's vectors, float32 [n, D], or [D] for one string.
-
-        The program includes the maps.
-
-        Raises:
-          UserError: an element is not a string, an argument is invalid, or an embedding would not
-            be finite.
-        """
-        check_choices({"device": (device, (None,))})
-        if show_progress_bar:
-            raise ArgumentError("show_progress_bar: found True, expected None: there is no bar")
-        text = self.prompt_of() if prompt is None else prompt
-        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
-        found = self.encoder.encode([text + one for one in texts] if text else texts, batch_size)
-        return found[0] if isinstance(sentences, str) else found
-
     def encode_blocks(
         self,
         sentences: Iterable[str],
@@ -300,7 +279,9 @@ class ExportedModel(SentenceModel):
 
         from bert_flow_tf.common.records import ModelRecord
 
-        record = msgspec.convert(self._model, ModelRecord)
+        path = pathlib.Path(self._opened["folder"], DESCRIPTION_FILE)
+        with reading(path, "the description of an export"):
+            record = msgspec.convert(self._model, ModelRecord)
         return msgspec.structs.replace(
             record, max_seq_length=self.max_seq_length, truncate_dim=self.truncate_dim
         )
@@ -396,9 +377,12 @@ def open_export(
         "threads": threads,
         "provider": provider,
     }
-    tokenizer = TextTokenizer(path / TOKENIZER_FILE, description.max_seq_length)
-    program = PROGRAMS[backend](path, threads, provider)
-    model = ExportedModel(description, tokenizer, program, opened=opened)
+    with reading(path / DESCRIPTION_FILE, "the description of an export"):
+        check_max_seq_length(description.max_seq_length, None)
+        tokenizer = TextTokenizer(path / TOKENIZER_FILE, description.max_seq_length)
+        program = PROGRAMS[backend](path, threads, provider)
+        model = ExportedModel(description, tokenizer, program, opened=opened)
+    model.truncate_dim = truncate_dim
     model.check_probes(path, description)
     return model
 

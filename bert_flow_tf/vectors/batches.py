@@ -13,14 +13,6 @@ from glow.number_types import is_whole_number
 TOKENS_PER_BATCH = 2048
 
 
-def check_batch_size(batch_size: int | None) -> None:
-    """Raise `ArgumentError` unless a batch has a row."""
-    if batch_size is not None and not (is_whole_number(batch_size) and batch_size >= 1):
-        raise ArgumentError(
-            f"batch_size: found {batch_size!r}, expected a whole number of 1 or more"
-        )
-
-
 def check_max_seq_length(value: int, limit: int | None, limit_is: str = "") -> int:
     """Return a number of word pieces; raise `ArgumentError` for another value.
 
@@ -45,7 +37,14 @@ def length_batches(
 
     Without `batch_size`, a batch has up to 2,048 tokens, or `tokens`, padding included, but only up
     to a quarter of that if it has a sentence shorter than 0.8 of its longest.
+
+    Raises:
+      ArgumentError: `batch_size` is no number of rows.
     """
+    if batch_size is not None and not (is_whole_number(batch_size) and batch_size >= 1):
+        raise ArgumentError(
+            f"batch_size: found {batch_size!r}, expected a whole number of 1 or more"
+        )
     most = tokens or TOKENS_PER_BATCH
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]

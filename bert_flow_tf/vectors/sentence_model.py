@@ -50,10 +50,10 @@ class SentenceModel(TextStep):
     truncation, precision, tensors) to the tail and what follows it. Names and arguments are those
     of sentence-transformers.
 
-    A subclass defines `encode_pooled`, and sets the attributes.
+    A subclass sets the attributes.
 
     Attributes:
-      encoder: with a `recipe`, and perhaps `tokenize`.
+      encoder: with a `recipe`, with `encode` for `encode_pooled`, and perhaps `tokenize`.
       chain: with `transform` and `identities`, see `glow.chain.Chain`.
       tail: see `vectors.tail.Tail`.
     """
@@ -116,7 +116,7 @@ class SentenceModel(TextStep):
         if not is_array:
             self.check_tensors(convert_to_numpy, convert_to_tensor)
         pooled = self.encode_pooled(
-            sentence_list([sentences] if isinstance(sentences, str) else sentences),
+            [sentences] if isinstance(sentences, str) else sentences,
             prompt=self.prompt_of(prompt_name) if prompt is None else prompt,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
@@ -147,8 +147,20 @@ class SentenceModel(TextStep):
         Args:
           prompt: text to put before each sentence; None for the default prompt.
           label: name of the progress bar.
+
+        Raises:
+          UserError: an element is not a string, or an argument is invalid.
         """
-        raise NotImplementedError
+        check_choices({"device": (device, (None,))})
+        text = self.prompt_of() if prompt is None else prompt
+        texts = sentence_list([sentences] if isinstance(sentences, str) else sentences)
+        found = self.encoder.encode(
+            [text + one for one in texts] if text else texts,
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+            label=label,
+        )
+        return found[0] if isinstance(sentences, str) else found
 
     def encode_blocks(
         self,
@@ -325,6 +337,10 @@ class SentenceModel(TextStep):
     @truncate_dim.setter
     def truncate_dim(self, value: int | None) -> None:
         self.tail = self.tail.with_size(value)
+        self.warn_of_truncation(value)
+
+    def warn_of_truncation(self, size: int | None) -> None:
+        """Warn if the leading channels tell no more than others."""
 
     @property
     def normalizes(self) -> bool:

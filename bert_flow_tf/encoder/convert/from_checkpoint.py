@@ -7,7 +7,7 @@ from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
 from bert_flow_tf.encoder.weights import (
     Pretrained,
     SourceRecord,
-    check_arrays,
+    check_weights,
     read_bert_config,
     variable_shapes,
 )
@@ -40,7 +40,7 @@ def read_tf1(
     shapes = variable_shapes(config)
     # As the original does, ignore other variables, such as heads and an optimiser's moments.
     weights = stored.read(name for name in shapes if name in stored.shapes)
-    check_arrays(weights, shapes, prefix, "this configuration")
+    check_weights(weights, shapes, prefix, "this configuration")
     return Pretrained(
         config, vocab, weights, SourceRecord(kind="TF1 checkpoint", do_lower_case=do_lower_case)
     )
@@ -56,7 +56,7 @@ def read_run(prefix: AnyPath, start: Pretrained) -> Pretrained:
     }
     weights = checkpoint.read(key for key in keys.values() if key in checkpoint.shapes)
     weights = {name: weights[key] for name, key in keys.items() if key in weights}
-    check_arrays(
+    check_weights(
         weights, variable_shapes(start.config), prefix, "the encoder that the run started from"
     )
     record = start.record.with_origin("run", started_from=start.fingerprint)

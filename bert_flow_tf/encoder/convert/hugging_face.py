@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from bert_flow_tf.encoder.weights import (
     LazyArrays,
     Pretrained,
     SourceRecord,
-    check_arrays,
+    check_weights,
     read_bert_config,
     variable_shapes,
 )
@@ -129,22 +129,15 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
       hidden_act: activation that replaces the folder's, such as gelu_tanh to compare with TF1 code.
     """
     record = folders.read_encoder_record(folder)
-    path, settings = sentence_transformer(folder)
-    bert = folder / path
-    config, family = read_hugging_face_config(bert / folders.CONFIG_FILE)
+    modules = read_modules(folder)
+    bert = folder / (modules[0].path if modules else "")
+    path = bert / folders.CONFIG_FILE
     if record is None:
-        if (adapter := bert / "adapter_config.json").is_file():
-            raise UserError(
-                f"{adapter}: found an adapter, expected its weights merged into the model's"
-            )
-        vocab, rules = read_tokenizer(
-            bert, folders.read_settings(bert / folders.CONFIG_FILE).tokenizer_class
-        )
-        length = folders.read_settings(bert / folders.TOKENIZER_CONFIG_FILE).model_max_length
-        if length and length < min(config.max_position_embeddings, _LONGEST):
-            settings = {"max_seq_length": int(length)} | settings
-        record = rules.with_origin("Hugging Face", **settings)
+        config, family = read_hugging_face_config(path)
+        settings = sentence_transformer(folder, modules) if modules else {}
+        vocab, record = _read_texts(bert, config, settings)
     else:
+        config, family = read_bert_config(path), FAMILIES["bert"]
         vocab = read_vocabulary(bert / folders.VOCAB_FILE)
     weights = read_hugging_face_weights(bert, config, family, len(vocab))
     config = msgspec.structs.replace(
@@ -155,11 +148,25 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     return Pretrained(config, vocab, weights, record)
 
 
-def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
-    """Return BERT's path in a folder, and fields of its `SourceRecord`."""
-    if not (folder / folders.MODULES_FILE).is_file():
-        return "", {}
-    modules = _read_modules(folder)
+def _read_texts(
+    bert: pathlib.Path, config: BertConfig, settings: dict[str, Any]
+) -> tuple[list[str], SourceRecord]:
+    """Return a folder's word pieces and its record, with these settings."""
+    if (adapter := bert / "adapter_config.json").is_file():
+        raise UserError(
+            f"{adapter}: found an adapter, expected its weights merged into the model's"
+        )
+    vocab, rules = read_tokenizer(
+        bert, folders.read_settings(bert / folders.CONFIG_FILE).tokenizer_class
+    )
+    length = folders.read_settings(bert / folders.TOKENIZER_CONFIG_FILE).model_max_length
+    if length and length < min(config.max_position_embeddings, _LONGEST):
+        settings = {"max_seq_length": int(length)} | settings
+    return vocab, rules.with_origin("Hugging Face", **settings)
+
+
+def sentence_transformer(folder: pathlib.Path, modules: Sequence[_Module]) -> dict[str, Any]:
+    """Return the fields of `SourceRecord` that a folder of modules has."""
     bert = folder / modules[0].path
     pooling_file = folder / modules[1].path / folders.CONFIG_FILE
     pooling = _read_pooling(pooling_file)
@@ -175,12 +182,17 @@ def sentence_transformer(folder: pathlib.Path) -> tuple[str, dict[str, Any]]:
     }
     with reading(path, "sentence-transformers' settings"):
         msgspec.convert({"kind": "", "do_lower_case": True, **own}, SourceRecord)
-    return modules[0].path, own
+    return own
 
 
-def _read_modules(folder: pathlib.Path) -> list[_Module]:
-    """Return Transformer, Pooling and perhaps Normalize."""
+def read_modules(folder: pathlib.Path) -> list[_Module]:
+    """Return Transformer, Pooling and perhaps Normalize; none without the file.
+
+    An export of this project has more, so its encoder alone would give other embeddings.
+    """
     path = folder / folders.MODULES_FILE
+    if not path.is_file():
+        return []
     modules = read_json(
         path, list[_Module], expected="sentence-transformers' modules", versioned=False
     )
@@ -301,7 +313,7 @@ def read_hugging_face_weights(
     }
     # As transformers does, ignore other weights, such as heads.
     found = LazyArrays({key: read for key, read in tensors.items() if key in stored})
-    check_arrays(found, stored, paths[0], "this configuration")
+    check_weights(found, stored, paths[0], "this configuration")
 
     def reader(name: str) -> Callable[[], np.ndarray]:
         if not (key := keys.get(name)):

@@ -19,7 +19,7 @@ from bert_flow_tf.common.records import EncoderFiles
 from bert_flow_tf.common.user_cache import cache_root, print_download
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs, Variables
 from bert_flow_tf.encoder.handles import check_handle
-from bert_flow_tf.encoder.saved_model_encoder import Program
+from bert_flow_tf.encoder.saved_model_encoder import SavedModelFiles
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, has_capitals, read_vocabulary
 from bert_flow_tf.encoder.weights import (
     WORD_EMBEDDINGS,
@@ -27,7 +27,7 @@ from bert_flow_tf.encoder.weights import (
     BertConfig,
     Pretrained,
     SourceRecord,
-    check_arrays,
+    check_weights,
     variable_shapes,
     vocabulary_digest,
 )
@@ -60,8 +60,8 @@ def read_tf_hub(
     preprocess_dir: pathlib.Path,
     name: str,
     recorded: EncoderFiles | None = None,
-) -> Pretrained | Program:
-    """Read a BERT as `Pretrained`, any other encoder as `Program`.
+) -> Pretrained | SavedModelFiles:
+    """Read a BERT as `Pretrained`, any other encoder as `SavedModelFiles`.
 
     The SavedModel runs once. An encoder is a BERT if tf-models' names and an activation give its
     outputs. The dropout rates, which a SavedModel does not show, are BERT's 0.1.
@@ -101,11 +101,11 @@ def read_tf_hub(
         logger.info("%s is not a BERT of tf-models, so its SavedModel runs", name)
         layers = len(outputs["encoder_outputs"])
         width = outputs["sequence_output"].shape[-1]
-        return Program(
+        return SavedModelFiles(
             encoder_dir, preprocess_dir, vocab, record, digest, fingerprint, layers, width
         )
     arrays = {key: variable.numpy() for key, variable in bert.variables.items()}
-    check_arrays(arrays, variable_shapes(bert.config), name, "a BERT")
+    check_weights(arrays, variable_shapes(bert.config), name, "a BERT")
     # The unused rows of some tables would give another fingerprint.
     arrays[WORD_EMBEDDINGS] = arrays[WORD_EMBEDDINGS][: len(vocab)]
     return Pretrained(

@@ -13,6 +13,7 @@ import tensorflow as tf
 from bert_flow_tf import BertFlow
 from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.encoder import source as encoder_source
+from bert_flow_tf.encoder.convert import encoder_folder
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.weights import WORD_EMBEDDINGS
 from bert_flow_tf.original.encoder import recorded_encoder, resolve_run_encoder
@@ -245,7 +246,7 @@ def test_the_demo_encoder_is_made_once_with_tf1s_gelu(
         (folder / "source.json").write_text(bert.config.hidden_act)
 
     monkeypatch.setattr(encoder_source, "downloaded", downloaded)
-    monkeypatch.setattr(encoder_source, "write_encoder_folder", write_encoder_folder)
+    monkeypatch.setattr(encoder_folder, "write_encoder_folder", write_encoder_folder)
     monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
     (folder,) = {encoder_source.demo_encoder_dir() for _ in range(2)}
     assert (folder / "source.json").read_text() == "gelu_tanh"

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
-from bert_flow_tf.encoder.weights import check_arrays, read_bert_config
+from bert_flow_tf.encoder.weights import check_weights, read_bert_config
 from tests.refusals import user_error
 
 KERNEL = "bert/encoder/layer_1/output/dense/kernel"
@@ -55,7 +55,7 @@ def test_other_parts_of_a_training_checkpoint_are_left_out(
 )
 def test_an_array_that_does_not_fit_is_named(arrays, found):
     with user_error(f"file: {found}"):
-        check_arrays(arrays, {"a": (2, 3), "b": (1,)}, "file", "this configuration")
+        check_weights(arrays, {"a": (2, 3), "b": (1,)}, "file", "this configuration")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_flow_tf.encoder.convert.hugging_face import sentence_transformer
+from bert_flow_tf.encoder.convert.hugging_face import read_modules, sentence_transformer
 from tests.refusals import user_error
 
 BERT, POOLING, SETTINGS = (
@@ -28,10 +28,15 @@ def write(folder, files, kinds=("Transformer", "Pooling", "Normalize"), **poolin
     return folder
 
 
+def read(folder):
+    modules = read_modules(folder)
+    return modules[0].path, sentence_transformer(folder, modules)
+
+
 def test_settings_of_older_and_newer_versions_are_read(tmp_path):
-    assert sentence_transformer(tmp_path) == ("", {})
+    assert read_modules(tmp_path) == []
     older = write(tmp_path / "older", {SETTINGS: {"max_seq_length": 128, "do_lower_case": False}})
-    assert sentence_transformer(older) == (
+    assert read(older) == (
         BERT,
         {"pooling": "avg", "max_seq_length": 128, "normalize": True},
     )
@@ -39,7 +44,7 @@ def test_settings_of_older_and_newer_versions_are_read(tmp_path):
     lengths = {f"{BERT}/config.json": {"max_position_embeddings": 512}}
     lengths[f"{BERT}/tokenizer_config.json"] = {"model_max_length": 256}
     newer = write(tmp_path / "newer", lengths, ("Transformer", "Pooling"), pooling_mode="cls")
-    assert sentence_transformer(newer) == (
+    assert read(newer) == (
         BERT,
         {"pooling": "paper-cls", "max_seq_length": 256, "normalize": False},
     )
@@ -66,7 +71,7 @@ def test_settings_of_older_and_newer_versions_are_read(tmp_path):
 )
 def test_unsupported_settings_are_named(tmp_path, files, changes, parts):
     with user_error(*parts):
-        sentence_transformer(write(tmp_path, files, **changes))
+        read(write(tmp_path, files, **changes))
 
 
 @pytest.mark.parametrize(
@@ -87,4 +92,4 @@ def test_modules_outside_the_folder_or_of_other_types_are_named(tmp_path, module
         modules.append({"type": "a.Pooling", "path": "1_Pooling"})
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     with user_error(found):
-        sentence_transformer(tmp_path)
+        read_modules(tmp_path)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_flow_tf.common.records import EncoderFiles
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.saved_model_encoder import Program
+from bert_flow_tf.encoder.saved_model_encoder import SavedModelFiles
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.encoder.weights import Pretrained
@@ -56,7 +56,7 @@ def test_a_bert_is_read_with_its_activation_and_case(small_hub_dir, small_source
 
 def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(save_wrapped, small_source):
     source = resolve_encoder(bert_hub=save_wrapped(in_bfloat16))
-    assert isinstance(source.pretrained, Program)
+    assert isinstance(source.pretrained, SavedModelFiles)
     inputs = source.tokenizer()(tf.constant(["The cats sat.", "cat"]), 10)
     expected = SentenceEncoder(small_source, "avg", trainable=False)(inputs)
     for trainable in (False, True):
@@ -80,7 +80,7 @@ def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(save_wrapped, small_
     ],
 )
 def test_a_bert_with_other_outputs_is_not_computed_as_one(save_wrapped, change):
-    assert isinstance(resolve_encoder(bert_hub=save_wrapped(change)).pretrained, Program)
+    assert isinstance(resolve_encoder(bert_hub=save_wrapped(change)).pretrained, SavedModelFiles)
 
 
 def test_a_saved_model_without_layers_is_no_encoder(save_wrapped):
