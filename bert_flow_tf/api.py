@@ -19,7 +19,7 @@ from bert_flow_tf.calibration.learning import Fitted, learn
 from bert_flow_tf.calibration.methods import Method, find_method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import ArgumentError, UserError
-from bert_flow_tf.common.reading import is_export
+from bert_flow_tf.common.reading import is_export, reading
 from bert_flow_tf.common.settings import DTYPES, chosen, suggesting_arguments
 from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import resolve_encoder
@@ -156,7 +156,8 @@ class BertFlow(Embedder):
             from bert_flow_tf.original.loading import load_run
 
             state = load_run(folder, dtype)
-        loaded = cls(**state)
+        with reading(folder, "a model"):
+            loaded = cls(**state)
         if truncate_dim is not None:
             loaded.truncate_dim = truncate_dim
         if warm_up:

@@ -44,6 +44,8 @@ def read_maps(folder: str | os.PathLike) -> list[VectorMap]:
     path = pathlib.Path(folder, CONFIG_FILE)
     try:
         recipes = json.loads(path.read_text(encoding="utf-8"))["maps"]
+        if not isinstance(recipes, list):
+            raise ValueError(f"maps: found {recipes!r:.40}, expected a list")
         path = path.with_name(ARRAYS_FILE)
         with np.load(path) as file:
             arrays = dict(file)
@@ -60,7 +62,14 @@ def made_maps(
     Raises `ValueError` if a kind is unknown, or an array is missing, unexpected or not finite, or
     has another shape.
     """
-    maps = [_made(recipe) for recipe in recipes]
+    maps = []
+    for i, recipe in enumerate(recipes):
+        try:
+            maps.append(_made(recipe))
+        except KeyError as error:
+            raise ValueError(f"maps[{i}]: {error} is missing") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"maps[{i}]: {error}") from error
     variables = Chain(maps, maps[0].event_size).variables_by_path if maps else {}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     check_arrays(arrays, shapes, "the calibration")

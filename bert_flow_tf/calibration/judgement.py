@@ -80,6 +80,12 @@ class Judgement:
     deciding: tuple[str, ...]
     best_f1: tuple[BestF1, BestF1] | None = None
 
+    def __post_init__(self) -> None:
+        # msgspec names the file of a record that has lost a measure.
+        if not self.deciding or not self.measures.keys() >= {*self.deciding}:
+            found = f"found {', '.join(self.deciding) or 'none'}"
+            raise ValueError(f"deciding: {found}, expected some of the measures")
+
     @property
     def decided(self) -> Measured:
         """The first of the measures that decide."""

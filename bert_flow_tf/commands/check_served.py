@@ -53,7 +53,8 @@ def check_served(url: str, folder: str, name: str | None) -> None:
     path = next((one for one in paths if one.is_file()), paths[0])
     probes = read_json(path, _Description, expected="an export's description").probes
     texts = list(probes)
-    expected = np.array(list(probes.values()), np.float32)
+    with reading(path, "an export's probes"):
+        expected = np.array(list(probes.values()), np.float32)
     with reading(url, "a server of embeddings"):
         found = np.array(_served(url, texts, name), np.float32)
     if found.shape != expected.shape:

@@ -136,7 +136,7 @@ def _rows_of(result: Result) -> Iterator[tuple[ScoreRow, list[ModelRecord]]]:
         before = [
             (msgspec.structs.replace(run.model, flow=None), run.without_flow[task])
             for run in runs
-            if run.without_flow and task in run.without_flow
+            if run.without_flow and task in run.without_flow and run.without_flow[task].by_metric
         ]
         if before:
             row = dataclasses.replace(row, baseline=_task_row(before, f"{name}, before the flow"))

@@ -57,8 +57,11 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         # msgspec names the file of a record that has lost a figure.
         for metric in (self.metric, *self.by_metric) if self.by_metric else ():
-            if "all" not in self.by_metric.get(metric, {}):
+            found = self.by_metric.get(metric, {})
+            if "all" not in found:
                 raise ValueError(f"{self.title}: found no {metric} of all pairs, expected one")
+            if len(found) > 1 and "wmean" not in found:
+                raise ValueError(f"{self.title}: found no wmean of {metric}, expected one")
 
     @property
     def unit(self) -> str:

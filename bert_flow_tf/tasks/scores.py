@@ -69,7 +69,7 @@ class ScoredRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: ModelRecord
     fingerprint: str | None = None
     settings: dict[str, Setting] = {}
-    tasks: dict[str, TaskScores]
+    tasks: Annotated[dict[str, TaskScores], msgspec.Meta(min_length=1)]
     without_flow: dict[str, TaskScores] | None = None
 
 
@@ -236,9 +236,10 @@ def _flat(model: ModelRecord) -> dict[str, Any]:
 def _score_cells(task: TaskScores, before: TaskScores | None) -> list[Entry]:
     """Return a task's cells in the table of `Scores`."""
     # A task of several sets has their weighted mean, as in the paper.
-    protocol = next((name for name in task.by_protocol if name != "all"), "all")
-    score = task.by_protocol[protocol]
-    alone = None if before is None else before.by_protocol[protocol]
+    scores = task.by_metric.get(task.metric, {})
+    protocol = next((name for name in scores if name != "all"), "all")
+    score = scores.get(protocol)
+    alone = None if before is None else before.by_metric.get(task.metric, {}).get(protocol)
     return [
         task.title,
         task.split,
@@ -247,7 +248,7 @@ def _score_cells(task: TaskScores, before: TaskScores | None) -> list[Entry]:
         x100(score),
         x100(task.by_metric.get("pearson", {}).get(protocol)),
         x100(alone),
-        number(None if alone is None else 100 * (score - alone), sign="+"),
+        number(None if None in (score, alone) else 100 * (score - alone), sign="+"),
     ]
 
 

@@ -374,8 +374,11 @@ class SentenceModel(TextStep):
         if not all(isinstance(one, str) for pair in prompts.items() for one in pair):
             raise ArgumentError(f"prompts: found {prompts}, expected a dict of texts by name")
         if default not in (None, *prompts, *_USUAL_PROMPTS):
-            expected = f"expected None, {', '.join(dict.fromkeys((*prompts, *_USUAL_PROMPTS)))}"
-            raise ArgumentError(f"default_prompt_name: found {default!r}, {expected}")
+            known = ", ".join(dict.fromkeys((*prompts, *_USUAL_PROMPTS)))
+            raise ArgumentError(
+                f"default_prompt_name: found {default!r}, expected None or one of the prompts: "
+                f"{known}"
+            )
         self._prompts = dict(prompts)
         self._default_prompt_name = default
 

@@ -230,7 +230,8 @@ def _read_pooling(path: pathlib.Path) -> str:
     mode = mode if isinstance(mode, str) else " and ".join(mode)
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
-        raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
+        expected = "expected mean or cls, or pooling_mode_mean_tokens or pooling_mode_cls_token"
+        raise UserError(f"{path}: pooling_mode: found {mode or 'none'}, {expected}")
     return pooling
 
 
@@ -241,7 +242,8 @@ def _read_sentence_settings(path: pathlib.Path) -> dict[str, Any]:
     known = ("query", "document", *(found.prompts or ()))
     if name is not None and name not in known:
         raise UserError(
-            f"{path}: default_prompt_name: found {name}, expected one of {', '.join(known)}"
+            f"{path}: default_prompt_name: found {name}, expected one of the prompts: "
+            f"{', '.join(known)}"
         )
     return {name: value for name in folders.SENTENCE_SETTINGS if (value := getattr(found, name))}
 
