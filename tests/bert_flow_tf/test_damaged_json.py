@@ -1,7 +1,7 @@
-"""Damaged JSON files are read, or refused by one line that names them.
+"""Mutations of every JSON file that the package reads.
 
-In each file, each key and item is dropped and each value gets another type. No exception of a
-library is a user interface.
+Each key and item is dropped and each value gets another type. The file is read, or refused by one
+line that names it and the place; no exception of a library is a user interface.
 """
 
 import copy
@@ -51,7 +51,7 @@ def mutations(value, place=()):
 
 
 def check(path, read):
-    """Check that each mutation of a file is read, or ends in one clear line.
+    """Check that each mutation is read, or ends in one line.
 
     Args:
       read: function that uses all of the file.

@@ -266,19 +266,62 @@ def write_tokenizer(
 ) -> None:
     """Write `vocab.txt` and the files from which transformers makes a tokenizer."""
     write_vocabulary(folder / VOCAB_FILE, vocab)
-    ids = {piece: i for i, piece in enumerate(vocab)}
-    plain = {"special": False, "single_word": False, "lstrip": False, "rstrip": False}
-    packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
-    cjk = rules.tokenize_chinese_chars
-    accents = rules.strip_accents
-    lower = rules.do_lower_case
-    normalizer: dict[str, Any] = {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": cjk,
+    write_json(folder / TOKENIZER_FILE, _tokenizer(vocab, rules))
+    # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a
+    # word's length.
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_seq_length,
+        "split_special_tokens": True,
+        "do_lower_case": rules.do_lower_case,
     }
-    normalizer |= {"strip_accents": accents, "lowercase": lower}
-    strips = lower if accents is None else accents
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
+    write_json(folder / TOKENIZER_CONFIG_FILE, settings | names)
+
+
+def _tokenizer(vocab: list[str], rules: TextRules) -> dict[str, Any]:
+    """Return the content of `tokenizer.json`."""
+    ids = {piece: i for i, piece in enumerate(vocab)}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        # BERT's special tokens are not among them, because TF1 splits a sentence's "[CLS]" like any
+        # other word. transformers adds them, but splits them by `split_special_tokens`, too.
+        "added_tokens": [
+            {
+                "id": ids[token],
+                "content": token,
+                "normalized": normalized,
+                "special": False,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+            }
+            for token, normalized in sorted(rules.added_tokens.items(), key=lambda one: ids[one[0]])
+        ],
+        "normalizer": {"type": "Sequence", "normalizers": _normalizers(rules)},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": _pre_tokenizers(rules)},
+        "post_processor": {
+            "type": "BertProcessing",
+            "sep": ["[SEP]", ids["[SEP]"]],
+            "cls": ["[CLS]", ids["[CLS]"]],
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": MAX_WORD_CHARS,
+            "vocab": ids,
+        },
+    }
+
+
+def _normalizers(rules: TextRules) -> list[dict[str, Any]]:
+    """Return TF1's changes of characters, and then the library's."""
+    lower = rules.do_lower_case
+    strips = lower if rules.strip_accents is None else rules.strip_accents
     letters = [_OLD_PUNCTUATION]
     letters += [_OLD_MARK] if strips else [_OLD_PUNCTUATION_NOW_MARK]
     letters += [_NEWER_CAPITALS] if lower else []
@@ -292,36 +335,26 @@ def write_tokenizer(
         # The library lower-cases each letter alone, but Python, and so TF1, writes a final sigma as
         # ς.
         changes.append(_replaced(rf"(?<={_CASED})Σ(?!{_CASED})", "ς"))
-    words = _characters(_NEWER_PUNCTUATION, *[_OTHER_IDEOGRAPHS] * cjk)
-    split = {"type": "Split", "behavior": "Isolated", "invert": False}
-    word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
-    tokenizer = {
-        **{"version": "1.0", "truncation": None, "padding": None},
-        # BERT's special tokens are not among them, because TF1 splits a sentence's "[CLS]" like any
-        # other word. transformers adds them, but splits them by `split_special_tokens`, too.
-        "added_tokens": [
-            {"id": ids[token], "content": token, "normalized": normalized, **plain}
-            for token, normalized in sorted(rules.added_tokens.items(), key=lambda one: ids[one[0]])
-        ],
-        "normalizer": {"type": "Sequence", "normalizers": [*changes, normalizer]},
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [
-                split | {"pattern": {"Regex": f"[{words}]"}},
-                {"type": "BertPreTokenizer"},
-            ],
-        },
-        "post_processor": {"type": "BertProcessing", **packing},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
+    own = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": rules.tokenize_chinese_chars,
+        "strip_accents": rules.strip_accents,
+        "lowercase": lower,
     }
-    write_json(folder / TOKENIZER_FILE, tokenizer)
-    # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a
-    # word's length.
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
-    settings |= {"split_special_tokens": True, "do_lower_case": lower}
-    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
-    write_json(folder / TOKENIZER_CONFIG_FILE, settings | names)
+    return [*changes, own]
+
+
+def _pre_tokenizers(rules: TextRules) -> list[dict[str, Any]]:
+    """Return the split of TF1's one-character words, then the library's."""
+    words = _characters(_NEWER_PUNCTUATION, *[_OTHER_IDEOGRAPHS] * rules.tokenize_chinese_chars)
+    split = {
+        "type": "Split",
+        "behavior": "Isolated",
+        "invert": False,
+        "pattern": {"Regex": f"[{words}]"},
+    }
+    return [split, {"type": "BertPreTokenizer"}]
 
 
 def _characters(*ranges: str) -> str:
