@@ -23,7 +23,7 @@ from bert_flow_tf.tasks.tasks import SPLITS
 from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
 
 if TYPE_CHECKING:
-    from bert_flow_tf.report.plots import Pairs
+    from bert_flow_tf.report.plots import ScoredPairs
     from bert_flow_tf.tasks.scored_tasks import ScoredTask
 
 
@@ -116,7 +116,7 @@ def evaluate(
         remaining = remaining_tasks(path, basis, overwrite=overwrite)
         # A picture needs all cosines.
         tasks = [task for task in tasks if picture or task.name in remaining]
-    kept: dict[str, Pairs] = {}
+    kept: dict[str, ScoredPairs] = {}
     keep = functools.partial(_keep, kept) if picture else None
     name = model.model or model.bert_hub or ""
     if path and not tasks:
@@ -147,9 +147,11 @@ def _file_in_run(run_dir: pathlib.Path, model: str) -> pathlib.Path:
     return run_dir / (EVALUATION_FILE if name == latest else f"{name}.{EVALUATION_FILE}")
 
 
-def _keep(kept: "dict[str, Pairs]", side: str, task: "ScoredTask", cosines: np.ndarray) -> None:
+def _keep(
+    kept: "dict[str, ScoredPairs]", side: str, task: "ScoredTask", cosines: np.ndarray
+) -> None:
     """Add a side's cosines to the pairs of a task."""
-    from bert_flow_tf.report.plots import Pairs
+    from bert_flow_tf.report.plots import ScoredPairs
 
     gold = np.concatenate([part.labels for part in task.subsets.values()])
-    kept.setdefault(task.name, Pairs(gold, {}, task.title)).cosines[side] = cosines
+    kept.setdefault(task.name, ScoredPairs(gold, {}, task.title)).cosines[side] = cosines

@@ -220,7 +220,12 @@ class Bert:
 
 
 class _Layout:
-    """Convert states [batch, seq, width] to rows, without padding if `tokens_only`."""
+    """Convert states [batch, seq, width] to rows, without padding if `tokens_only`.
+
+    Attributes:
+      to_rows: function of states.
+      to_batch: function of rows, which returns states with 0 at padding.
+    """
 
     def __init__(self, mask: tf.Tensor, *, tokens_only: bool, training: bool) -> None:
         self.batch, self.length = tf.unstack(tf.shape(mask))
@@ -235,6 +240,13 @@ class _Layout:
             # Padding reads a row of zeros that is appended.
             self._row_of = tf.where(flat > 0, tf.cumsum(flat) - 1, tf.size(self._positions))
             self._one_row = tf.constant([[0, 1], [0, 0]])
+        self.to_rows: _Operation = self._to_rows
+        self.to_batch: _Operation = self._to_batch
+        if training:
+            # Each is the other's gradient. TensorFlow's own would also sum duplicate rows, which
+            # never occur. Without training no gradient is needed, and an export would warn of it.
+            self.to_rows = tf.custom_gradient(lambda x: (self._to_rows(x), self._to_batch))
+            self.to_batch = tf.custom_gradient(lambda x: (self._to_batch(x), self._to_rows))
 
     def shape(self, *rest: int) -> tf.Tensor:
         """Return the shape [batch, seq, *rest]."""
@@ -245,22 +257,6 @@ class _Layout:
         if rest not in self._shapes:
             self._shapes[rest] = tf.stack([self.batch, self.length, *rest])
         return self._shapes[rest]
-
-    def to_rows(self, states: tf.Tensor) -> tf.Tensor:
-        return self._linear(self._to_rows, self._to_batch, states)
-
-    def to_batch(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return the rows as [batch, seq, width], with 0 at padding."""
-        return self._linear(self._to_batch, self._to_rows, rows)
-
-    def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
-        # Each function is the other's gradient. TensorFlow's own would also sum duplicate rows,
-        # which never occur. Without training no gradient is needed, and an export would warn of it.
-        return (
-            tf.custom_gradient(lambda x: (function(x), inverse))(x)
-            if self.training
-            else function(x)
-        )
 
     def _to_rows(self, states: tf.Tensor) -> tf.Tensor:
         flat = tf.reshape(states, [-1, *states.shape[2:]])

@@ -41,7 +41,7 @@ MIN_COSINES = {"bfloat16": 0.99, INT8: 0.95}
 _WRITERS = {
     TF_SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
-    ONNX: "onnx:write_onnx",
+    ONNX: "onnx:write_onnx_folder",
     OPENVINO: "onnx:write_openvino",
 }
 # These cover an empty text, one word, mixed case, accents, other scripts, and a text that is cut.

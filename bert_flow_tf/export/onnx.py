@@ -31,7 +31,7 @@ from bert_flow_tf.runtime.programs import (
 from glow import saved
 
 
-def write_onnx(
+def write_onnx_folder(
     model: Embedder, description: Description, folder: pathlib.Path
 ) -> np.ndarray | None:
     """Write the folder; return onnxruntime's embeddings, None without it.
@@ -96,7 +96,7 @@ def write_openvino(model: Embedder, description: Description, folder: pathlib.Pa
     """Write the folder with OpenVINO's graph; return its embeddings."""
     import openvino
 
-    write_onnx(model, description, folder)
+    write_onnx_folder(model, description, folder)
     graph = openvino.convert_model(folder / ONNX_FILE)
     openvino.save_model(graph, folder / OPENVINO_FILE, compress_to_fp16=False)
     (folder / ONNX_FILE).unlink()

@@ -32,7 +32,7 @@ _ENOUGH = 200
 Pictures = dict[str, list[plots.Picture]]
 
 
-def pictures_of_pairs(scored: Iterable[plots.Pairs]) -> Pictures:
+def pictures_of_pairs(scored: Iterable[plots.ScoredPairs]) -> Pictures:
     """Draw graded pairs against their scores, and labels by cosine."""
     found: Pictures = {"gold": [], "reliability": []}
     for pairs in scored:

@@ -248,7 +248,7 @@ def _score_cells(task: TaskScores, before: TaskScores | None) -> list[Entry]:
         x100(score),
         x100(task.by_metric.get("pearson", {}).get(protocol)),
         x100(alone),
-        number(None if None in (score, alone) else 100 * (score - alone), sign="+"),
+        number(None if score is None or alone is None else 100 * (score - alone), sign="+"),
     ]
 
 

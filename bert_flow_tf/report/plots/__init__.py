@@ -1,6 +1,6 @@
 """Pictures of embeddings, calibrations and trainings, from typed results."""
 
-from bert_flow_tf.report.plots.agreement import Pairs, gold, reliability
+from bert_flow_tf.report.plots.agreement import ScoredPairs, gold, reliability
 from bert_flow_tf.report.plots.bars import Score, bars, scores_of_comparison
 from bert_flow_tf.report.plots.cosines import cosines, cosines_of
 from bert_flow_tf.report.plots.losses import losses
@@ -10,9 +10,9 @@ from bert_flow_tf.report.plots.style import Picture, panels, save, to_svg
 from bert_flow_tf.report.plots.words import distances, frequency, word_plane
 
 __all__ = [
-    "Pairs",
     "Picture",
     "Score",
+    "ScoredPairs",
     "bars",
     "cosines",
     "cosines_of",

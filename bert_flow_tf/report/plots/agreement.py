@@ -18,7 +18,7 @@ _BINS = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Pairs:
+class ScoredPairs:
     """Gold scores of pairs, and their cosines by side.
 
     Attributes:
@@ -37,7 +37,7 @@ class Pairs:
         return set(np.unique(self.gold)) == {0, 1}
 
 
-def gold(pairs: Pairs, *, axes: "Sequence[Axes] | None" = None) -> "Figure":
+def gold(pairs: ScoredPairs, *, axes: "Sequence[Axes] | None" = None) -> "Figure":
     """Draw cosine against gold score, a panel per side.
 
     The title's correlation is that of all pairs together.
@@ -67,7 +67,7 @@ def gold(pairs: Pairs, *, axes: "Sequence[Axes] | None" = None) -> "Figure":
     return places[0].figure  # type: ignore[return-value]
 
 
-def reliability(pairs: Pairs, *, axes: "Sequence[Axes] | None" = None) -> "Figure":
+def reliability(pairs: ScoredPairs, *, axes: "Sequence[Axes] | None" = None) -> "Figure":
     """Draw the share of equal pairs by cosine, precision and recall.
 
     The dotted line is the cosine of the best F1. Raises `ArgumentError` for graded scores.

@@ -168,8 +168,10 @@ PICTURES = {
     "spectrum": lambda: plots.spectrum(by_name(MEASURED), title="".join(NAMES)),
     "bars": lambda: plots.bars({"here": by_name(plots.Score(1.0))}, title="".join(NAMES)),
     "plane": lambda: plots.plane(by_name(U[:4], SIDES), list(SIDES), name=SIDES[0]),
-    "gold": lambda: plots.gold(plots.Pairs(GOLD, by_name(GOLD, SIDES), "$t$")),
-    "reliability": lambda: plots.reliability(plots.Pairs(GOLD > 2, by_name(GOLD, SIDES), "_t_")),
+    "gold": lambda: plots.gold(plots.ScoredPairs(GOLD, by_name(GOLD, SIDES), "$t$")),
+    "reliability": lambda: plots.reliability(
+        plots.ScoredPairs(GOLD > 2, by_name(GOLD, SIDES), "_t_")
+    ),
     "distances": lambda: plots.distances(LexicalPairs(GOLD, GOLD, by_name(GOLD, SIDES))),
     "frequency": lambda: plots.frequency(table(NAMES)),
     "word_plane": lambda: plots.word_plane(U, np.arange(40)),

@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 U = RNG.normal(size=[60, 5]) + 2
 SIDES = {"before": U, "after": U - U.mean(axis=0)}
 GOLD = RNG.integers(0, 6, 60) / 1.0
-PAIRS = plots.Pairs(GOLD, {"before": GOLD / 6, "after": -GOLD / 6})
+PAIRS = plots.ScoredPairs(GOLD, {"before": GOLD / 6, "after": -GOLD / 6})
 
 
 def test_counts_of_cosines_are_those_of_all_pairs():
@@ -75,7 +75,7 @@ def test_gold_and_reliability_name_their_scores():
     with user_error("panels: found reliability with graded scores"):
         plots.reliability(PAIRS)
     labels = np.array([0, 0, 0, 1, 0, 1, 1, 1.0])
-    found = plots.reliability(plots.Pairs(labels, {"all": np.arange(8) / 10}, "QQP"))
+    found = plots.reliability(plots.ScoredPairs(labels, {"all": np.arange(8) / 10}, "QQP"))
     assert found.axes[0].get_title(loc="left") == "QQP, all: best F1 88.9 at cosine 0.30"
 
 
