@@ -326,6 +326,14 @@ def test_tensorflow_does_not_warn_of_many_models(tiny_encoder_dir, caplog):
     assert "retracing" not in caplog.text
 
 
+def test_a_digest_of_all_weights_is_computed_when_asked_for(tiny_encoder_dir):
+    model = plain(tiny_encoder_dir)
+    model.encode(SENTENCES)
+    copy.copy(model).encode(SENTENCES)
+    assert "fingerprint" not in vars(model.source.pretrained)
+    assert model.record.encoder.fingerprint == model.source.fingerprint
+
+
 def test_texts_that_are_cut_are_counted(tiny_encoder_dir, caplog):
     model = plain(tiny_encoder_dir)
     logging.getLogger("absl").propagate = True
