@@ -151,6 +151,7 @@ def kind(name):
 
 
 def close(found, wanted):
+    # Rounding in float32 differs by at most 5e-7 of the largest value, in all cases.
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * max(1, np.abs(wanted).max()))
 
