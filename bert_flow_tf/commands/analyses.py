@@ -6,7 +6,7 @@ import click
 
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import FitSettings
-from bert_flow_tf.commands.command import command, option, option_names, refuse, setting_options
+from bert_flow_tf.commands.command import command, option, refuse, setting_options
 from bert_flow_tf.commands.lists import name_list
 from bert_flow_tf.commands.outputs import locked_file, write_results
 from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
@@ -73,8 +73,7 @@ def analyses(
         refuse(("glue_dir", "task", "split", *_OF_FLOW), "--tables 1")
     elif glue_dir is None:
         raise click.UsageError("--glue_dir: missing, expected the folder of tasks for table 6")
-    with option_names(FitSettings):
-        settings.check_used([find_method(settings.method)])
+    settings.check_used([find_method(settings.method)])
     picture = locked_plot(plot, panels, overwrite=overwrite)
     path = locked_file(out, overwrite=overwrite) if out else None
     pairs = read_scored_split(task, glue_dir, split) if "6" in tables and glue_dir else None

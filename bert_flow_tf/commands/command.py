@@ -5,39 +5,26 @@ others it has an effect, a command which options it needs and which exclude each
 be ignored is refused here, for every command.
 """
 
-import contextlib
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from bert_flow_tf.common.errors import ArgumentError
-from bert_flow_tf.common.settings import Settings, flag_fields, value_type
+from bert_flow_tf.common.settings import Settings, value_type
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
 
-class WholeNumber(click.types.IntParamType):
-    """Whole numbers; a settings class checks the limits."""
-
-    name = "whole number"
-
-
-class Number(click.types.FloatParamType):
-    """Numbers; a settings class checks the limits."""
-
-    name = "number"
-
-
-# The parser and the word in the help of each type of field.
+# The parser and the word in the help of each type of field; its settings class checks the limits.
 _TYPES: dict[type, tuple[click.ParamType, str]] = {
-    int: (WholeNumber(), "N"),
-    float: (Number(), "X"),
+    int: (click.INT, "N"),
+    float: (click.FLOAT, "X"),
     str: (click.STRING, "NAME"),
 }
 
@@ -59,7 +46,7 @@ option = functools.partial(click.option, cls=Option)
 
 
 class Command(click.Command):
-    """A command that refuses options without an effect.
+    """A command that refuses options without an effect, and names its options.
 
     Args:
       one_of: groups of options; the user must give exactly one of each.
@@ -78,21 +65,23 @@ class Command(click.Command):
         self.excludes = excludes or {}
 
     def invoke(self, ctx: click.Context) -> Any:
-        self._check(given_options())
-        return super().invoke(ctx)
-
-    def _check(self, given: set[str]) -> None:
-        """Raise an error for given options that do not belong together."""
+        given = given_options()
         for group in self.one_of:
             check_one_of(*group)
-        known = {shell_name(parameter) for parameter in self.params}
+        names = {parameter.name: shell_name(parameter) for parameter in self.params}
         for parameter in self.params:
             name = shell_name(parameter)
-            needed = [one for one in getattr(parameter, "needs", ()) if one in known]
+            needed = [one for one in getattr(parameter, "needs", ()) if one in names.values()]
             if name in given and needed and not given.intersection(needed):
                 raise ArgumentError(f"{name}: missing --{' or --'.join(needed)}, which it needs")
         for name in given.intersection(self.excludes):
             refuse(self.excludes[name], f"--{name}")
+        try:
+            return super().invoke(ctx)
+        except ArgumentError as error:
+            # In Python, an argument may have another name than the option.
+            name, colon, reason = str(error).partition(":")
+            raise ArgumentError(f"{names.get(name, name)}{colon}{reason}") from error
 
 
 command = functools.partial(click.command, cls=Command)
@@ -143,33 +132,20 @@ def setting_options(kind: type[Settings], *only: str, name: str = "settings") ->
     Args:
       *only: names of fields; the others keep their defaults.
     """
-    fields = [field for field in flag_fields(kind) if not only or field.name in only]
+    named = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = [field for field in named if not only or field.name in only]
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def with_settings(**values: Any) -> Any:
-            given = {field.name: values.pop(field.name) for field in fields}
-            with option_names(kind):
-                made = kind(**given)
+            made = kind(**{field.name: values.pop(field.name) for field in fields})
             return function(**{name: made}, **values)
 
-        command: Function = with_settings
         for field in reversed(fields):
-            command = _field_option(field)(command)
-        return command
+            _field_option(field)(with_settings)
+        return with_settings
 
     return decorate
-
-
-@contextlib.contextmanager
-def option_names(kind: type[Settings]) -> Iterator[None]:
-    """Name the option in an error about a field of these settings."""
-    try:
-        yield
-    except ArgumentError as error:
-        name, colon, reason = str(error).partition(":")
-        names = {field.name: field.metadata["option"] or field.name for field in flag_fields(kind)}
-        raise ArgumentError(f"{names.get(name, name)}{colon}{reason}") from error
 
 
 def _field_option(field: dataclasses.Field) -> Decorator:

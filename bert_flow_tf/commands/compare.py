@@ -8,7 +8,7 @@ import msgspec
 
 from bert_flow_tf.calibration.methods import find_method
 from bert_flow_tf.calibration.settings import DEFAULT_METHODS, FitSettings
-from bert_flow_tf.commands.command import command, option, option_names, setting_options
+from bert_flow_tf.commands.command import command, option, setting_options
 from bert_flow_tf.commands.input_options import INPUT, InputForm
 from bert_flow_tf.commands.lists import name_list
 from bert_flow_tf.commands.model_options import (
@@ -116,8 +116,7 @@ def _check_methods(methods: Sequence[str], settings: FitSettings) -> None:
         found = [find_method(method) for method in methods]
     except ArgumentError as error:
         raise UserError(f"--methods: {str(error).removeprefix('method: ')}") from error
-    with option_names(FitSettings):
-        settings.check_used(found)
+    settings.check_used(found)
 
 
 def _of_task(task: Task, glue_dir: str) -> tuple[list[str], "Pairs"]:

@@ -11,7 +11,6 @@ from bert_flow_tf.commands.command import (
     check_one_of,
     command,
     option,
-    option_names,
     refuse,
     setting_options,
 )
@@ -141,8 +140,7 @@ def _check_method(settings: FitSettings, panels: list[str] | None, *, is_folder:
             f"method: found {settings.method} with a folder of embeddings, expected flow"
         )
     method = find_method(settings.method)
-    with option_names(FitSettings):
-        settings.check_used([method])
+    settings.check_used([method])
     if panels and "losses" in panels and not method.has_flow:
         raise ArgumentError(f"panels: found losses, which {settings.method} does not have")
 

@@ -1,8 +1,9 @@
 """`bert-flow threshold`: the cosine that few random pairs of sentences exceed."""
 
+import click
 import numpy as np
 
-from bert_flow_tf.commands.command import Number, command, option, setting_options
+from bert_flow_tf.commands.command import command, option, setting_options
 from bert_flow_tf.commands.input_options import INPUT, InputForm
 from bert_flow_tf.commands.model_options import EncodingOptions
 from bert_flow_tf.commands.tables import TABLE_FORMAT, print_table
@@ -21,7 +22,7 @@ from bert_flow_tf.vectors.texts import known_texts
 @option(
     "--false_matches",
     "shares",
-    type=Number(),
+    type=click.FLOAT,
     multiple=True,
     default=(1e-3,),
     metavar="X",

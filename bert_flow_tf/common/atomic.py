@@ -53,10 +53,11 @@ def remove(path: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
+def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib.Path]:
     """Lock a file or folder against other processes and threads.
 
-    A thread may lock it again within the block. Before the block, restore the folder that a killed
+    The block gets the absolute path, with links resolved except in its last name. A thread may
+    lock it again within the block. Before the block, restore the folder that a killed
     process was replacing, and remove its temporary files. Create missing parent folders; remove
     them afterwards if they are empty.
 
@@ -64,8 +65,30 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
       UserError: it is locked and `wait` is false, or its folder is not writable.
     """
     check_local(path, str(path))
-    path = _resolve_parents(path)
+    path = pathlib.Path(os.path.abspath(path))
+    path = path.parent.resolve() / path.name
     missing_parents = [folder for folder in path.parents if not os.path.exists(folder)]
+    lock = _acquired(path, wait=wait)
+    try:
+        if lock.lock_counter == 1:
+            _clean_up(path)
+            for old in path.glob(".*.lock") if path.is_dir() else ():
+                # A killed process may have left it; a lock that somebody holds is not acquired.
+                with contextlib.suppress(Timeout, OSError), FileLock(old, timeout=0):
+                    old.unlink()
+        yield path
+    finally:
+        if lock.lock_counter == 1:
+            _beside(path, "lock").unlink(missing_ok=True)
+        lock.release()
+        # rmdir fails for folders that are not empty, so they stay.
+        with contextlib.suppress(OSError):
+            for folder in missing_parents:
+                folder.rmdir()
+
+
+def _acquired(path: pathlib.Path, *, wait: bool) -> FileLock:
+    """Return the acquired lock beside a path, whose parent folders are created."""
     file = _beside(path, "lock")
     timeout = 0
     attempts = 100
@@ -77,7 +100,7 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
             # All threads get the same object; each of them must acquire its own lock.
             lock = FileLock(file, is_singleton=True)
             lock.acquire(timeout=timeout)
-            break
+            return lock
         except Timeout as error:
             if not wait:
                 raise UserError(
@@ -90,22 +113,6 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
             # Another process may have ended and removed the parent folders that it had made.
             if not (isinstance(error, FileNotFoundError | FileExistsError) and attempts):
                 raise UserError(f"{path.parent}: is not writable ({error.strerror})") from error
-    try:
-        if lock.lock_counter == 1:
-            _clean_up(path)
-            for old in path.glob(".*.lock") if path.is_dir() else ():
-                # A killed process may have left it; a lock that somebody holds is not acquired.
-                with contextlib.suppress(Timeout, OSError), FileLock(old, timeout=0):
-                    old.unlink()
-        yield
-    finally:
-        if lock.lock_counter == 1:
-            file.unlink(missing_ok=True)
-        lock.release()
-        # rmdir fails for folders that are not empty, so they stay.
-        with contextlib.suppress(OSError):
-            for folder in missing_parents:
-                folder.rmdir()
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:
@@ -125,8 +132,7 @@ def new_file(
     Raises:
       UserError: as `locked`, or the disk is full.
     """
-    path = _resolve_parents(path)
-    with locked(path, wait=wait), full_disk_as_error(path):
+    with locked(path, wait=wait) as path, full_disk_as_error(path):
         temporary = _beside(path, "tmp")
         try:
             temporary.mkdir() if is_folder else temporary.touch()
@@ -231,12 +237,6 @@ def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     folder = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UserError(f"{flag or path}: {folder} is not a writable folder")
-
-
-def _resolve_parents(path: str | os.PathLike) -> pathlib.Path:
-    """Return the absolute path with links resolved, except in its last name."""
-    path = pathlib.Path(os.path.abspath(path))
-    return path.parent.resolve() / path.name
 
 
 def _beside(path: pathlib.Path, ending: str) -> pathlib.Path:

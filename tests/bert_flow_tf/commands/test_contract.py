@@ -95,7 +95,7 @@ MISTAKES = {
     "isotropy --bert_hub demo --input nothing.txt": "--input=nothing.txt: found no sentences",
     "evaluate --bert_hub demo --pairs nothing.tsv": "nothing.tsv: found no row",
     "similarity --model s.txt a b": "--model=s.txt: found a file",
-    f"{FIT} --input s.txt --num_train_epochs ten": "'ten' is not a valid number",
+    f"{FIT} --input s.txt --num_train_epochs ten": "'ten' is not a valid float",
     "export --model folder --out o": "folder: found neither bert_flow.json nor",
     "reproduce --bert_hub demp --glue_dir {glue} --out o": "did you mean demo?",
     CONVERT: "found none, expected one of --tf1_checkpoint, --huggingface, --run, --tf1_flow",

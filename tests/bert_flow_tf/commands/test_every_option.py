@@ -377,9 +377,9 @@ def words_of(name: str, option: click.Option) -> str:
     value = VALUES.get(f"{name} {short}", VALUES.get(short))
     if short == "panels":
         value = re.search(r"some of (\w+)", str(option.help))[1]
-    elif value is None and option.type.name == "whole number":
+    elif value is None and option.type.name == "integer":
         value = "5"
-    elif value is None and option.type.name == "number":
+    elif value is None and option.type.name == "float":
         value = "0.25"
     assert value is not None, f"{flag} of {name} has no value here"
     return f"{flag} {value}"
