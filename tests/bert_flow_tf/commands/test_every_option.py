@@ -7,6 +7,7 @@ option must be in `VALUES`, unless its type has a value.
 
 import dataclasses
 import functools
+import importlib.metadata
 import json
 import pathlib
 import re
@@ -314,6 +315,8 @@ def works(model, monkeypatch, request):
     patch("commands.encode_folder.connected", stop)
     patch("commands.launch.check", lambda settings: None)
     patch("commands.launch.train_on_ray", stop)
+    # Records name the versions of libraries, which are slow to find.
+    monkeypatch.setattr(importlib.metadata, "version", functools.cache(importlib.metadata.version))
     # The pictures are made of the results; only their drawing is left out.
     patch("report.plots.style.panels", lambda pictures: len(pictures))
     patch("report.plots.style.save", lambda figure, path: path.touch())
