@@ -16,8 +16,6 @@ from bert_flow_tf.common.errors import (
 )
 from bert_flow_tf.common.version import __version__
 
-# This command shares another one's module.
-_MODULES = {"report": "verify"}
 _GROUPS = {
     "Use": {
         "fit": "Learn a flow on your sentences.",
@@ -71,10 +69,8 @@ class _Commands(click.Group):
         if name not in _COMMANDS:
             expected = f"expected one of {', '.join(_COMMANDS)}{suggest(name, _COMMANDS)}"
             raise click.UsageError(f"no command {name}, {expected}")
-        module = importlib.import_module(
-            f"bert_flow_tf.commands.{_MODULES.get(name, name.replace('-', '_'))}"
-        )
-        return getattr(module, name.replace("-", "_"))
+        name = name.replace("-", "_")
+        return getattr(importlib.import_module(f"bert_flow_tf.commands.{name}"), name)
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         sys.exit(exit_status(lambda: super(_Commands, self).main(*arguments, **options)))

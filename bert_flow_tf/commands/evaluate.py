@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +19,7 @@ from bert_flow_tf.commands.task_options import HELP_OF_SENTEVAL, TaskModelOption
 from bert_flow_tf.common.checkpoints import checkpoint_prefix, named_checkpoint
 from bert_flow_tf.common.json_files import is_run, read_json
 from bert_flow_tf.report.reports import scores_table
+from bert_flow_tf.tasks.scored_tasks import read_tasks
 from bert_flow_tf.tasks.scores import Basis, Scores, remaining_tasks, write_scores
 from bert_flow_tf.tasks.tasks import SPLITS
 from bert_flow_tf.training.run_folder import EVALUATION_FILE, locked_run
@@ -83,56 +85,86 @@ def evaluate(
     scored without it; a note explains a fall of more than 0.5.
     """
     picture = locked_plot(plot, panels, overwrite=overwrite)
-    # A saved model gets no file that is not part of it.
-    if model.run_dir and is_run(model.run_dir) and not out:
-        # No other command may change the run until its scores are written.
-        click.get_current_context().with_resource(locked_run(model.run_dir))
-        out = str(_file_in_run(model.run_dir, str(model.model)))
-    if not (out or picture):
-        refuse(("overwrite",), "a model that is no run, without --out and --plot")
-    # Scores of the same model on other tasks stay in the file.
-    path = locked_file(out, overwrite=True) if out else None
-    if path:
-        # A file of another kind is found before any work.
-        remaining_tasks(path, Basis({}, {}), overwrite=overwrite)
-    from bert_flow_tf.tasks.scored_tasks import read_tasks
-
-    given = pairs.read()
+    path = _locked_scores(model, out, overwrite=overwrite, has_picture=picture is not None)
     read = read_tasks(names or (), glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
-    tasks = read.tasks
-    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
-    from bert_flow_tf.tasks.scoring import pairs_task, scores_of
-
-    if given is not None:
-        first, second, scores = checked_pairs(given)
-        tasks = [pairs_task(list(first), list(second), scores)]
-    digests = {task.name: task.digest for task in tasks}
+    tasks = [_task_of(pairs)] if pairs.pairs else read.tasks
     if path:
         # Another mistake than the model's is found before TensorFlow loads.
-        remaining_tasks(path, Basis(digests, {}), overwrite=overwrite)
-    loaded = model.load()
-    if path:
-        basis = Basis(digests, {}, loaded.record, loaded.fingerprint)
-        remaining = remaining_tasks(path, basis, overwrite=overwrite)
-        # A picture needs all cosines.
-        tasks = [task for task in tasks if picture or task.name in remaining]
+        remaining_tasks(path, Basis(_digests(tasks), {}), overwrite=overwrite)
     kept: dict[str, ScoredPairs] = {}
-    keep = functools.partial(_keep, kept) if picture else None
-    name = model.model or model.bert_hub or ""
-    if path and not tasks:
-        results = read_json(path, Scores, expected="scores of bert-flow")
-        say(f"done before: {path}", err=True)
-    else:
-        results = scores_of("bert-flow evaluate", loaded, tasks, keep, name=name)
-    if path and tasks:
-        results = write_scores(path, results, overwrite=overwrite)
-        say(f"results written: {path}", err=True)
+    results = _scores(model, tasks, path, overwrite=overwrite, kept=kept if picture else None)
     print_table(scores_table(results), table_format)
     if picture:
         from bert_flow_tf.report.pictures import pictures_of_pairs
 
         picture.write(pictures_of_pairs(kept.values()))
     read.check_complete()
+
+
+def _locked_scores(
+    model: TaskModelOptions, out: str | None, *, overwrite: bool, has_picture: bool
+) -> pathlib.Path | None:
+    """Lock and return the file of the scores; a run has its own."""
+    run_dir = model.run_dir
+    # A saved model gets no file that is not part of it.
+    if run_dir and is_run(run_dir) and not out:
+        # No other command may change the run until its scores are written.
+        click.get_current_context().with_resource(locked_run(run_dir))
+        out = str(_file_in_run(run_dir, str(model.model)))
+    if not out:
+        if not has_picture:
+            refuse(("overwrite",), "a model that is no run, without --out and --plot")
+        return None
+    # Scores of the same model on other tasks stay in the file.
+    path = locked_file(out, overwrite=True)
+    # A file of another kind is found before any work.
+    remaining_tasks(path, Basis({}, {}), overwrite=overwrite)
+    return path
+
+
+def _task_of(pairs: PairOptions) -> "ScoredTask":
+    """Return the task of a user's own pairs."""
+    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
+    from bert_flow_tf.tasks.scoring import pairs_task
+
+    first, second, scores = checked_pairs(pairs.read())
+    return pairs_task(first, second, scores)
+
+
+def _digests(tasks: "Sequence[ScoredTask]") -> dict[str, str]:
+    return {task.name: task.digest for task in tasks}
+
+
+def _scores(
+    options: TaskModelOptions,
+    tasks: "list[ScoredTask]",
+    path: pathlib.Path | None,
+    *,
+    overwrite: bool,
+    kept: "dict[str, ScoredPairs] | None",
+) -> Scores:
+    """Score the tasks that the file lacks; write and return its scores.
+
+    Args:
+      kept: gets the cosines of all tasks, for a picture.
+    """
+    from bert_flow_tf.tasks.scoring import scores_of
+
+    loaded = options.load()
+    if path:
+        basis = Basis(_digests(tasks), {}, loaded.record, loaded.fingerprint)
+        remaining = remaining_tasks(path, basis, overwrite=overwrite)
+        tasks = [task for task in tasks if kept is not None or task.name in remaining]
+        if not tasks:
+            say(f"done before: {path}", err=True)
+            return read_json(path, Scores, expected="scores of bert-flow")
+    keep = None if kept is None else functools.partial(_keep, kept)
+    name = options.model or options.bert_hub or ""
+    results = scores_of("bert-flow evaluate", loaded, tasks, keep, name=name)
+    if path:
+        results = write_scores(path, results, overwrite=overwrite)
+        say(f"results written: {path}", err=True)
+    return results
 
 
 def _file_in_run(run_dir: pathlib.Path, model: str) -> pathlib.Path:

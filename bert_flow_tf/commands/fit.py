@@ -32,7 +32,7 @@ from bert_flow_tf.model.saved_model import BERT_FLOW_FOLDER
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.calibration.judgement import Pairs
-    from bert_flow_tf.common.records import CalibrationRecord
+    from bert_flow_tf.common.records import CalibrationRecord, Verdict
     from bert_flow_tf.model.any_encoder import Calibrated
 
 
@@ -87,16 +87,7 @@ def fit(
     picture = locked_plot(plot, panels, overwrite=overwrite)
     kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)
-    count = _rows(embeddings, is_array) if embeddings else len(texts)
-    if find_method(settings.method).has_flow and count < settings.batch_size:
-        given_rows = (
-            f"--embeddings: found {count} rows"
-            if embeddings
-            else f"--input: found {count} sentences"
-        )
-        raise UserError(
-            f"{given_rows}, expected at least the --train_batch_size of {settings.batch_size}"
-        )
+    count = _count_rows(texts, embeddings, settings)
     judged = pairs.read()
     learned: Calibrated | BertFlow
     if is_calibration:
@@ -104,14 +95,7 @@ def fit(
         record = learned.record
     else:
         learned, record = _model(model, texts, embeddings, settings, judged, metric)
-    verdict = record.verdict
-    if verdict:
-        click.echo(verdict)
-    if only_if_helps and not (verdict and verdict.claim == "helps"):
-        click.echo(
-            f"nothing written: the verdict is {verdict.claim if verdict else 'missing'}", err=True
-        )
-        sys.exit(1)
+    _say_verdict(record.verdict, only_if_helps=only_if_helps)
     learned.save(path, overwrite=overwrite)
     found = record.training.settings
     training = f"{found['steps']} steps" if "steps" in found else settings.method
@@ -124,13 +108,34 @@ def fit(
         picture.write(pictures_of_history(learned.history_))
 
 
-def _rows(embeddings: str, is_array: bool) -> int:
-    """Return the number of embeddings in a file or folder."""
-    if is_array:
-        return len(open_array(embeddings))
-    from bert_flow_tf.scale.shards import Parts
+def _count_rows(texts: list[str], embeddings: str | None, settings: FitSettings) -> int:
+    """Return the number of sentences or embeddings; check that it is enough."""
+    if not embeddings:
+        count = len(texts)
+        given = f"--input: found {count} sentences"
+    else:
+        if embeddings.endswith(".npy"):
+            count = len(open_array(embeddings))
+        else:
+            from bert_flow_tf.scale.shards import Parts
 
-    return len(Parts(embeddings))
+            count = len(Parts(embeddings))
+        given = f"--embeddings: found {count} rows"
+    if find_method(settings.method).has_flow and count < settings.batch_size:
+        raise UserError(
+            f"{given}, expected at least the --train_batch_size of {settings.batch_size}"
+        )
+    return count
+
+
+def _say_verdict(verdict: "Verdict | None", *, only_if_helps: bool) -> None:
+    """Print the verdict; with `only_if_helps`, exit if it is another one."""
+    if verdict:
+        click.echo(verdict)
+    if only_if_helps and not (verdict and verdict.claim == "helps"):
+        claim = verdict.claim if verdict else "missing"
+        click.echo(f"nothing written: the verdict is {claim}", err=True)
+        sys.exit(1)
 
 
 def _check_method(settings: FitSettings, panels: list[str] | None, *, is_folder: bool) -> None:

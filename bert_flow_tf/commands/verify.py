@@ -1,4 +1,4 @@
-"""`bert-flow report` and `bert-flow verify`."""
+"""`bert-flow verify`: check that this code gives the original's numbers."""
 
 import importlib.util
 import json
@@ -15,115 +15,17 @@ from typing import TYPE_CHECKING
 import click
 
 from bert_flow_tf.commands.command import command, option
-from bert_flow_tf.commands.outputs import locked_file, say, write_results
-from bert_flow_tf.commands.pictures import PLOT, locked_plot, panels_option
-from bert_flow_tf.commands.tables import TABLE_FORMAT, print_tables
-from bert_flow_tf.common.atomic import new_file
+from bert_flow_tf.commands.outputs import locked_file, write_results
+from bert_flow_tf.commands.results import check_runs, check_whole, found_results
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.report.collected import FoundResults, LeftOut, find_results
 
 if TYPE_CHECKING:
     from bert_flow_tf.report.collected import Verification
-    from bert_flow_tf.report.pictures import Pictures
-    from bert_flow_tf.report.reports import Report
 
 logger = logging.getLogger(__name__)
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _GOLDEN = pathlib.Path("tests", "golden")
-
-
-@command(
-    epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json > report.txt\n"
-    "bert-flow report --runs runs --html page.html"
-)
-@option("--runs", "first", multiple=True, metavar="PATH…", help="Results, see above.")
-@click.argument("more", nargs=-1, metavar="")
-@option("--literature", is_flag=True, help="Print what later papers report.")
-@PLOT
-@panels_option("bars", "methods", "spectrum", "losses")
-@TABLE_FORMAT
-@option("--html", metavar="FILE", help="Write a page with these tables and pictures, too.")
-@option("--overwrite", is_flag=True, needs=("html", "plot"), help="Replace files.")
-def report(
-    first: tuple[str, ...],
-    more: tuple[str, ...],
-    literature: bool,
-    plot: str | None,
-    panels: list[str] | None,
-    table_format: str,
-    html: str | None,
-    overwrite: bool,
-) -> None:
-    """Compare results with baselines, the paper's scores and the original code's.
-
-    PATH is a run of run_siamese with scores, a folder of bert-flow reproduce, a file of bert-flow
-    evaluate, compare, isotropy, analyses or verify, or a folder that holds any of these. Several
-    may follow one --runs. A line on stderr names each result that is left out; the exit status is 2
-    if a file is damaged.
-    """
-    from bert_flow_tf.report.reports import literature_table, report_of
-
-    _check_more(first, more)
-    if not (first or literature):
-        raise click.UsageError(
-            "found neither --runs nor --literature, expected one of them or both"
-        )
-    picture = locked_plot(plot, panels, overwrite=overwrite)
-    path = None if html is None else locked_file(html, overwrite=overwrite, flag="html")
-    runs = [*first, *more]
-    found = _found(runs) if first else FoundResults([], [])
-    reported = report_of(found.sources)
-    tables = [*reported.tables]
-    if literature:
-        tables.append(literature_table())
-    if not tables:
-        raise UserError("--runs: found no scores or other figures to report")
-    print_tables(tables, table_format)
-    left_out = found.left_out
-    if path is not None or picture is not None:
-        from bert_flow_tf.report.pictures import report_pictures
-
-        drawn = report_pictures(reported.rows, found.sources, runs)
-        for one in drawn.left_out:
-            say(str(one), err=True)
-        left_out = [*left_out, *drawn.left_out]
-        if path is not None:
-            _write_page(path, reported, drawn.pictures, left_out)
-        if picture is not None:
-            picture.write(drawn.pictures)
-    _check_whole(left_out)
-
-
-def _write_page(
-    path: pathlib.Path, reported: "Report", pictures: "Pictures", left_out: Sequence[LeftOut]
-) -> None:
-    from bert_flow_tf.report.page import report_page
-
-    page = report_page(reported, pictures, left_out)
-    with new_file(path) as new:
-        new.write_text(page, encoding="utf-8")
-    say(f"page written: {path}", err=True)
-
-
-def _check_more(first: Sequence[str], more: Sequence[str]) -> None:
-    """Raise `click.UsageError` for paths without `--runs` before them."""
-    if more and not first:
-        raise click.UsageError(f"found the argument {more[0]}, expected --runs before it")
-
-
-def _check_whole(left_out: Sequence[LeftOut]) -> None:
-    """Raise `UserError` after the work if files could not be read."""
-    if damaged := [str(one.path) for one in left_out if one.is_damaged]:
-        raise UserError(f"left out, because they are damaged: {', '.join(damaged)}")
-
-
-def _found(runs: Sequence[str]) -> FoundResults:
-    """Return the results of `--runs`; say what is left out."""
-    found = find_results(runs)
-    for one in found.left_out:
-        say(str(one), err=True)
-    return found
 
 
 @command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
@@ -171,27 +73,26 @@ def verify(
     An installed package has no values of the TF1 code: it compares the scores of --runs, which it
     then needs, and cannot replay whole runs.
     """
-    _check_more(runs, more)
+    check_runs(runs, more)
     if whole_runs and not glue_dir:
         raise UserError("--glue_dir: missing, expected the folder of STS-B for --whole_runs")
     from bert_flow_tf.report.rows import score_rows
     from bert_flow_tf.report.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else locked_file(out, overwrite=overwrite)
-    found = _found([*runs, *more]) if runs else FoundResults([], [])
-    sources = found.sources
+    found = found_results([*runs, *more])
     replays = _replayed(whole_runs, glue_dir, nli_dir) if whole_runs and glue_dir else []
     verification = _verification(runs, replays)
-    claims = verdict([verification], score_rows(sources))
+    claims = verdict([verification], score_rows(found.sources))
     if not claims:
-        _check_whole(found.left_out)
+        check_whole(found.left_out)
         raise UserError(
             "--runs: found no score to compare with the original or the paper, expected one or more"
         )
     click.echo(verdict_table(claims).to_text())
     if path is not None:
         write_results(path, verification)
-    _check_whole(found.left_out)
+    check_whole(found.left_out)
     if any(claim.mark == DIFFERENT for claim in claims):
         sys.exit(1)
 
