@@ -74,16 +74,9 @@ def fit(
     The encoder does not change; --pairs judges the flow. Without --bert_hub, only the calibration
     is saved.
     """
-    is_array = embeddings is not None and embeddings.endswith(".npy")
-    if is_array:
-        refuse((*ENCODER, "pairs"), f"--embeddings={embeddings}, an array")
-    else:
-        check_one_of("bert_hub", "sentence_transformer")
-    if sentence_transformer:
-        check_sentence_transformers()
-    _check_method(settings, panels, is_folder=embeddings is not None and not is_array)
+    _check_options(embeddings, sentence_transformer, settings, panels)
     texts = [] if input_path is None else form.texts(input_path)
-    is_calibration = bool(is_array or sentence_transformer)
+    is_calibration = bool(sentence_transformer) or _is_array(embeddings)
     picture = locked_plot(plot, panels, overwrite=overwrite)
     kind = CALIBRATION_FOLDER if is_calibration else BERT_FLOW_FOLDER
     path = locked_folder(out, kind, overwrite=overwrite)
@@ -114,7 +107,7 @@ def _count_rows(texts: list[str], embeddings: str | None, settings: FitSettings)
         count = len(texts)
         given = f"--input: found {count} sentences"
     else:
-        if embeddings.endswith(".npy"):
+        if _is_array(embeddings):
             count = len(open_array(embeddings))
         else:
             from bert_flow_tf.scale.shards import Parts
@@ -138,9 +131,24 @@ def _say_verdict(verdict: "Verdict | None", *, only_if_helps: bool) -> None:
         sys.exit(1)
 
 
-def _check_method(settings: FitSettings, panels: list[str] | None, *, is_folder: bool) -> None:
-    """Raise `ArgumentError` for options that the method does not have."""
-    if is_folder and settings.method != "flow":
+def _is_array(embeddings: str | None) -> bool:
+    return embeddings is not None and embeddings.endswith(".npy")
+
+
+def _check_options(
+    embeddings: str | None,
+    sentence_transformer: str | None,
+    settings: FitSettings,
+    panels: list[str] | None,
+) -> None:
+    """Raise an error for options that do not belong together."""
+    if _is_array(embeddings):
+        refuse((*ENCODER, "pairs"), f"--embeddings={embeddings}, an array")
+    else:
+        check_one_of("bert_hub", "sentence_transformer")
+    if sentence_transformer:
+        check_sentence_transformers()
+    if embeddings and not _is_array(embeddings) and settings.method != "flow":
         raise ArgumentError(
             f"method: found {settings.method} with a folder of embeddings, expected flow"
         )
