@@ -104,7 +104,7 @@ def evaluate(
 def _locked_scores(
     model: TaskModelOptions, out: str | None, *, overwrite: bool, has_picture: bool
 ) -> pathlib.Path | None:
-    """Lock and return the file of the scores; a run has its own."""
+    """Lock and return the file of the scores, if any."""
     run_dir = model.run_dir
     # A saved model gets no file that is not part of it.
     if run_dir and is_run(run_dir) and not out:
