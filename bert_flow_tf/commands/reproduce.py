@@ -26,7 +26,12 @@ from bert_flow_tf.common.records import made_by
 from bert_flow_tf.common.settings import flow_config
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.original.settings import DataSettings, Losses, ModelSettings, TrainingSettings
+from bert_flow_tf.original.settings import (
+    DataSettings,
+    LossSettings,
+    ModelSettings,
+    TrainingSettings,
+)
 from bert_flow_tf.report.collected import REPRODUCTION_FILE
 from bert_flow_tf.report.paper import PRESETS, Preset
 
@@ -54,7 +59,7 @@ _SET_HERE = {
 }
 _ROW_FLAGS = {
     field.name
-    for part in (DataSettings, ModelSettings, Losses, TrainingSettings)
+    for part in (DataSettings, ModelSettings, LossSettings, TrainingSettings)
     for field in dataclasses.fields(part)
 } - _SET_HERE
 

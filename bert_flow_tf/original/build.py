@@ -13,7 +13,7 @@ from bert_flow_tf.common.records import ModelRecord
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.weights import check_weights
-from bert_flow_tf.original.settings import Losses
+from bert_flow_tf.original.settings import LossSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.training.run_folder import config_of_checkpoint
 from bert_flow_tf.vectors.batches import check_max_seq_length
@@ -54,7 +54,7 @@ def build_model(
     model: ModelRecord,
     *,
     num_labels: int | None = None,
-    losses: Losses | None = None,
+    losses: LossSettings | None = None,
     seed: int = 0,
     trainable: bool = False,
 ) -> SiameseBertFlow:

@@ -110,7 +110,7 @@ class ModelSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Losses(Settings):
+class LossSettings(Settings):
     """The losses of `original.siamese.SiameseBertFlow`."""
 
     num_examples: int = flag(
@@ -247,7 +247,7 @@ class RunSettings(Settings):
 
     data: DataSettings
     model: ModelSettings
-    losses: Losses
+    losses: LossSettings
     training: TrainingSettings
     scoring: ScoringSettings
     output_parent_dir: str = flag_not_identifying(

@@ -8,7 +8,7 @@ import tf_keras
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.pooling import check_low_dim, reduce_dimension
 from bert_flow_tf.encoder.similarities import cosine_similarity
-from bert_flow_tf.original.settings import Losses
+from bert_flow_tf.original.settings import LossSettings
 from bert_flow_tf.training.devices import replica_sum
 from glow.flow import Glow
 from glow.optimizer import apply_clipped
@@ -37,7 +37,7 @@ class SiameseBertFlow(tf_keras.Model):
         *,
         num_labels: int | None = None,
         low_dim: int = -1,
-        losses: Losses | None = None,
+        losses: LossSettings | None = None,
         seed: int = 1234,
     ) -> None:
         super().__init__(name="siamese_bert_flow")
@@ -49,7 +49,7 @@ class SiameseBertFlow(tf_keras.Model):
         self._seed = seed
         self.num_labels = num_labels
         self.low_dim = low_dim
-        self.loss_settings = losses or Losses()
+        self.loss_settings = losses or LossSettings()
         self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
         if num_labels:

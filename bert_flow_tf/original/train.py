@@ -15,7 +15,7 @@ from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.original.build import build_model, load_init_checkpoint
 from bert_flow_tf.original.cache import cached_embeddings
 from bert_flow_tf.original.pairs import TokenizedPairs, embedded_batches, token_batches
-from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
+from bert_flow_tf.original.settings import LossSettings, ModelSettings, TrainingSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.resumable import ResumableRun
@@ -121,7 +121,7 @@ def compiled_model(
     source: EncoderSource,
     config: RunConfig,
     init_checkpoint: str | None,
-    losses: Losses,
+    losses: LossSettings,
     training: TrainingSettings,
     total_steps: int,
 ) -> SiameseBertFlow:

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.original.settings import Losses
+from bert_flow_tf.original.settings import LossSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -56,7 +56,9 @@ def build(settings, arrays, source):
         flow,
         num_labels=None if settings["is_regression"] else 3,
         low_dim=flags.get("low_dim", -1),
-        losses=Losses(flags["num_examples"], flags.get("l2_penalty", -1.0), flags["flow_loss"]),
+        losses=LossSettings(
+            flags["num_examples"], flags.get("l2_penalty", -1.0), flags["flow_loss"]
+        ),
     )
     if model.output_weights is not None:
         model.output_weights.assign(arrays["var/loss/output_weights"])

@@ -36,7 +36,7 @@ from bert_flow_tf.encoder.source import EncoderSource, encoder_record, resolve_e
 from bert_flow_tf.encoder.text_encoder import TextEncoder
 from bert_flow_tf.original.build import TF1_OUTPUT_WEIGHTS, build_model
 from bert_flow_tf.original.pairs import scaled_labels, tokenize_pairs
-from bert_flow_tf.original.settings import Losses, ModelSettings, TrainingSettings
+from bert_flow_tf.original.settings import LossSettings, ModelSettings, TrainingSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from bert_flow_tf.original.train import new_batches
 from bert_flow_tf.tasks import tasks
@@ -232,7 +232,7 @@ def start_model(
 ) -> SiameseBertFlow:
     """Return a run's model and optimisers at the start."""
     flags: dict[str, Any] = {"low_dim": -1, **run.flags}
-    losses: Losses = chosen(Losses, flags)
+    losses: LossSettings = chosen(LossSettings, flags)
     flow = (
         CalibrationRecord(config=flow_config(flags["flow_model_config"]), training=Training())
         if flags["flow"]

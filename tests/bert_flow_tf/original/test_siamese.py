@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.original.settings import Losses
+from bert_flow_tf.original.settings import LossSettings
 from bert_flow_tf.original.siamese import SiameseBertFlow
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -26,7 +26,9 @@ def test_the_classifier_begins_with_a_truncated_normal_of_002():
 def test_where_no_label_counts_a_penalty_alone_is_learned_from(l2_penalty):
     flow = Glow(GlowConfig(n_levels=1, depth=1, coupling_width=2), 4, seed=0)
     encoder = types.SimpleNamespace(embedding_size=4, pooled_variables=())
-    model = SiameseBertFlow(encoder, flow, losses=Losses(num_examples=0, l2_penalty=l2_penalty))
+    model = SiameseBertFlow(
+        encoder, flow, losses=LossSettings(num_examples=0, l2_penalty=l2_penalty)
+    )
     model.compile(AdamWeightDecay(0.1))
     before = flow.forward(tf.ones([1, 4]))
     model.train_step(({"embedding": tf.ones([1, 2, 4])}, tf.ones([1])))
