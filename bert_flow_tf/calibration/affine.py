@@ -139,6 +139,30 @@ class SoftWhitening(AffineMethod):
 
 
 @dataclasses.dataclass
+class WhiteningAboutOrigin(AffineMethod):
+    """Soft whitening of the second moments, `x V (Λ + softness · mean Λ)^(-1/2)`.
+
+    V and Λ are eigenvectors and eigenvalues of the mean of x xᵀ. The mean of the embeddings is not
+    subtracted: it is a direction among others, which shrinks as they do. So a great softness
+    leaves cosines as they are, while that of `SoftWhitening` still takes the mean away.
+
+    Args:
+      directions: as `Whitening`'s.
+    """
+
+    softness: float
+    directions: int | None = None
+
+    def learn(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        width = x.shape[1]
+        kept = kept_directions(self.directions, width, "whitening")
+        found, vectors = np.linalg.eigh(x.T @ x / len(x))
+        values = np.maximum(found, 0.0)
+        matrix = vectors / np.sqrt(values + self.softness * values.mean())
+        return np.zeros(width), matrix[:, ::-1][:, :kept]
+
+
+@dataclasses.dataclass
 class CosineDirections(AffineMethod):
     """Projection to the directions that keep cosines best, see `cosine_directions`.
 

@@ -1,6 +1,6 @@
 """Choose a calibration from the embeddings alone, or none.
 
-docs/witness.md has the study that the bounds come from.
+docs/witness.md has the study that the rule comes from.
 """
 
 import dataclasses
@@ -10,16 +10,19 @@ import numpy as np
 from bert_flow_tf.calibration.affine import (
     AffineMethod,
     CosineDirections,
-    SoftWhitening,
+    WhiteningAboutOrigin,
     distinct_rows,
     kept_directions,
     spectrum,
 )
 from bert_flow_tf.vectors.isotropy import directions_in_use
+from bert_flow_tf.vectors.similarities import mean_cosine, normalized
 
-_MOST_DIRECTIONS = 30
+# The softness is 1 where the square of the directions is so many times the mean cosine.
+_SQUARE_PER_COSINE = 1350
+# A greater softness would change little.
+_MOST_SOFTNESS = 300
 _MOST_OF_CHANNELS = 1 / 4
-_SOFTNESS_PER_DIRECTION = 1 / 40
 # Fewer rows say too little about the directions.
 _LEAST_ROWS = 100
 LEFT_UNCHANGED = "left as they are"
@@ -27,21 +30,23 @@ LEFT_UNCHANGED = "left as they are"
 
 @dataclasses.dataclass
 class Auto(AffineMethod):
-    """Soft whitening where the embeddings use few directions, else no change.
+    """Whitening, the more gently the less the embeddings need it, else no change.
 
-    1. Count the directions that the embeddings use: the participation ratio of the covariance's
-       eigenvalues, corrected for the number of rows.
-    2. In fewer than 30, and fewer than a quarter of the channels, whiten softly: the softness is a
-       fortieth of the directions.
-    3. Otherwise, and with fewer than 100 different rows, leave the embeddings as they are.
+    1. Measure the cosine of two random rows on average, and count the directions that the
+       embeddings use: the participation ratio of the covariance's eigenvalues, corrected for the
+       number of rows.
+    2. Whiten about the origin with the softness (directions² / (1350 · cosine))²: a narrow cone
+       of few directions strongly, a wide one of many hardly.
+    3. Leave the embeddings as they are where the softness would be 300 or more, where they use a
+       quarter of their channels or more, and with fewer than 100 different rows.
 
     Neither the order of the rows nor a common scale changes the choice, and repeated rows count
     once.
 
     Args:
-      directions: the number of channels that are kept; None for all. Soft whitening keeps the
-        directions of most variance. Embeddings that would be left alone are projected to the
-        directions that keep their cosines best, see `affine.cosine_directions`.
+      directions: the number of channels that are kept; None for all. Whitening keeps the
+        directions of greatest second moment. Embeddings that would be left alone are projected to
+        the directions that keep their cosines best, see `affine.cosine_directions`.
       decision: the method to learn, decided before; None to decide by the rows that it learns.
 
     Attributes:
@@ -74,12 +79,22 @@ class Auto(AffineMethod):
         if np.sqrt(found.values.mean()) <= found.negligible:
             return unchanged, f"{left}: they differ by rounding alone"
         directions = directions_in_use(found.values, rows, width)
-        measured = f"{rows:,} different sentences use {directions:.0f} of {width} directions"
-        most = min(_MOST_DIRECTIONS, _MOST_OF_CHANNELS * width)
-        if directions >= most:
-            return unchanged, f"{left}: {measured}; from {most:.0f} on, whitening can harm"
-        # With two digits, the method's name says all of it.
-        softness = max(round(directions * _SOFTNESS_PER_DIRECTION, 2), 0.01)
-        cut = f"-{self.directions}" if self.directions else ""
-        chosen = f"soft-whitening-{softness:g}{cut}: {measured}"
-        return SoftWhitening(softness, self.directions), chosen
+        cosine = mean_cosine(normalized(x))
+        softness = softness_of(directions, cosine)
+        measured = (
+            f"two random sentences have a cosine of {cosine:.2f} on average, and "
+            f"{rows:,} use {directions:.0f} of {width} directions"
+        )
+        if softness >= _MOST_SOFTNESS or directions >= _MOST_OF_CHANNELS * width:
+            return unchanged, f"{left}: {measured}: no narrow cone"
+        how = "gently" if softness >= 1 else "softly"
+        cut = f" to {self.directions} channels" if self.directions else ""
+        chosen = f"whitened {how}{cut} (softness {softness:.2g}): {measured}: a narrow cone"
+        return WhiteningAboutOrigin(softness, self.directions), chosen
+
+
+def softness_of(directions: float, cosine: float) -> float:
+    """Return the softness for directions in use and a mean cosine."""
+    if cosine <= 0:
+        return float("inf")
+    return (directions**2 / (_SQUARE_PER_COSINE * cosine)) ** 2
