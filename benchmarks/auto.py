@@ -157,7 +157,10 @@ def candidates(x: np.ndarray) -> dict[str, Map]:
 
 
 def before(x: np.ndarray) -> Map:
-    """Return the choice of the rule before: directions alone, and a softness of a fortieth."""
+    """Return the map of the rule before, which counted directions alone.
+
+    Its softness is a fortieth of the directions.
+    """
     x = distinct_rows(x)
     known = spectrum(x)
     rows, width = x.shape
@@ -301,7 +304,7 @@ def group_of(source: str, args: argparse.Namespace) -> str:
 def every_sentence(
     kinds: Mapping[str, tuple[Pairs, Pairs]], learned: Mapping[str, list[str]], names: Sequence[str]
 ) -> list[str]:
-    """Return the sentences of some texts, those to learn on and those of judged pairs."""
+    """Return the sentences of some texts, learned and judged ones."""
     pairs = [pair for name in names for pair in kinds[name][1]]
     judged = {sentence.strip() for pair in pairs for sentence in pair[:2]}
     return sorted(judged.union(*(learned[name] for name in names)))

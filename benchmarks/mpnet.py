@@ -1,6 +1,6 @@
-"""Embed sentences by the hidden layers of an MPNet, another family than BERT's.
+"""Embed sentences by the hidden layers of an MPNet.
 
-MPNet (Song et al. 2020) is BERT's network without token types, with a bias of attention by the
+MPNet (Song et al. 2020) is another family than BERT: its network without token types, with a bias of attention by the
 distance of two positions. This one reads the folder of sentence-transformers' all-mpnet-base-v2.
 On the STS Benchmark's test pairs, its last layer by average gives Spearman 83.42, as published.
 """
@@ -45,7 +45,10 @@ class MPNet:
         self.tokenizer.enable_truncation(max_seq_length)
 
     def encode(self, sentences: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return embeddings [n, D] of `layer-0`, …, each by average, and `cls` of the last."""
+        """Return embeddings [n, D] by the layer's name.
+
+        `layer-0` and so on are averages; `cls` is the last layer's first state.
+        """
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch(list(sentences))]
         by_length = collections.defaultdict(list)
         for row, one in enumerate(ids):
@@ -64,7 +67,7 @@ class MPNet:
         return found
 
     def layers(self, ids: np.ndarray) -> list[tf.Tensor]:
-        """Return the states [batch, seq, D] of each layer, for ids without padding."""
+        """Return each layer's states [batch, seq, D], without padding."""
         length = ids.shape[1]
         words = tf.gather(self.weights["embeddings.word_embeddings.weight"], ids)
         positions = self.weights["embeddings.position_embeddings.weight"]
@@ -99,7 +102,7 @@ class MPNet:
         return self._dense(tf.reshape(mixed, [batch, length, width]), f"{name}.o")
 
     def _bias(self, length: int) -> tf.Tensor:
-        """Return the bias of attention [heads, seq, seq] by the distance of positions.
+        """Return the attention's bias [heads, seq, seq] by distance.
 
         Half of the buckets are of positions behind. Of each half, half are of single distances, and
         the others grow with the distance's logarithm.

@@ -20,7 +20,9 @@ from bert_flow_tf.vectors.similarities import mean_cosine, normalized
 
 # The softness is 1 where the square of the directions is so many times the mean cosine.
 _SQUARE_PER_COSINE = 1350
-# A greater softness would change little.
+# A smaller softness would enlarge directions that few sentences hardly show.
+_LEAST_SOFTNESS = 0.1
+# A greater one would change little.
 _MOST_SOFTNESS = 300
 _MOST_OF_CHANNELS = 1 / 4
 # Fewer rows say too little about the directions.
@@ -30,13 +32,13 @@ LEFT_UNCHANGED = "left as they are"
 
 @dataclasses.dataclass
 class Auto(AffineMethod):
-    """Whitening, the more gently the less the embeddings need it, else no change.
+    """Gentle whitening of a narrow cone, else no change.
 
     1. Measure the cosine of two random rows on average, and count the directions that the
        embeddings use: the participation ratio of the covariance's eigenvalues, corrected for the
        number of rows.
-    2. Whiten about the origin with the softness (directions² / (1350 · cosine))²: a narrow cone
-       of few directions strongly, a wide one of many hardly.
+    2. Whiten about the origin with the softness (directions² / (1350 · cosine))², at least 0.1: a
+       narrow cone of few directions strongly, a wide one of many hardly.
     3. Leave the embeddings as they are where the softness would be 300 or more, where they use a
        quarter of their channels or more, and with fewer than 100 different rows.
 
@@ -97,4 +99,4 @@ def softness_of(directions: float, cosine: float) -> float:
     """Return the softness for directions in use and a mean cosine."""
     if cosine <= 0:
         return float("inf")
-    return (directions**2 / (_SQUARE_PER_COSINE * cosine)) ** 2
+    return max((directions**2 / (_SQUARE_PER_COSINE * cosine)) ** 2, _LEAST_SOFTNESS)

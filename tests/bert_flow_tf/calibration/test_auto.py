@@ -37,6 +37,7 @@ def test_a_cone_is_whitened_with_a_softness_of_its_shape(directions, cosine, wor
 
 def test_the_softness_rises_with_directions_and_falls_with_the_cosine():
     assert softness_of(20, 0.5) < softness_of(40, 0.5) < softness_of(40, 0.3)
+    assert softness_of(2, 0.9) == 0.1
     assert softness_of(40, 0.0) == softness_of(40, -0.1) == np.inf
 
 

@@ -206,7 +206,7 @@ def test_the_figures_of_auto_are_of_what_it_decided_on_all_rows():
     u = rng.normal(size=(110, 4)) @ rng.normal(size=(4, 32)) + 0.01 * rng.normal(size=(110, 32))
     u = (u + 3).astype(np.float32)
     found = learned(u, "auto")
-    assert found.history.choice.startswith("soft-whitening-")
+    assert found.history.choice.startswith("whitened softly")
     assert found.history.change.after.mean_cosine < 0.5 * found.history.change.before.mean_cosine
     assert found.record.training.settings["choice"] == found.history.choice
     once = Auto().fit(u)
