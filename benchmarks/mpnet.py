@@ -1,8 +1,9 @@
 """Embed sentences by the hidden layers of an MPNet.
 
-MPNet (Song et al. 2020) is another family than BERT: its network without token types, with a bias of attention by the
-distance of two positions. This one reads the folder of sentence-transformers' all-mpnet-base-v2.
-On the STS Benchmark's test pairs, its last layer by average gives Spearman 83.42, as published.
+MPNet (Song et al. 2020) is another family than BERT: its network without token types, with a bias
+of attention by the distance of two positions. This one reads the folder of sentence-transformers'
+all-mpnet-base-v2. On the STS Benchmark's test pairs, its last layer by average gives Spearman
+83.42, as in the Massive Text Embedding Benchmark.
 """
 
 import collections
