@@ -56,12 +56,11 @@ KINDS = {
     "fewer channels": Kind(maps=(affine(5),), truncate_dim=3),
     "affine, flow": Kind(maps=(affine(WIDTH), flow())),
     "averages of a flow": Kind(maps=(flow(),), low_dim=16, truncate_dim=7),
-    "norm": Kind(normalizes=True),
     "norm, averages": Kind(normalizes=True, low_dim=8),
     "norm before truncation": Kind(normalizes=True, truncate_dim=6),
 }
-# `copy.deepcopy` takes the same state as `pickle`.
-WAYS = ("itself", "copy", "pickle", "saved", "onnx")
+# A copy has the state of a pickle.
+WAYS = ("itself", "pickle", "saved", "onnx")
 
 
 def of_norm_1(x):
@@ -121,7 +120,6 @@ def made(encoder, require, tmp_path_factory):
                 model = open_export(folder / "onnx")
             else:
                 model = {
-                    "copy": copy.copy,
                     "pickle": lambda one: pickle.loads(pickle.dumps(one)),
                     "saved": lambda one: BertFlow.from_pretrained(one.save(folder / "saved")),
                 }[way](model)
@@ -151,7 +149,7 @@ def kind(name):
 
 
 def close(found, wanted):
-    # Rounding in float32 differs by at most 5e-7 of the largest value, in all cases.
+    # Rounding in float32 differs by at most 7e-7 of the largest value, in all cases.
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * max(1, np.abs(wanted).max()))
 
@@ -302,9 +300,20 @@ def test_models_of_one_fingerprint_give_the_same_vectors(made, way):
 
 
 @pytest.mark.filterwarnings("ignore:truncate_dim")
-def test_no_copy_shares_what_can_be_set(made):
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_have_the_recipe(made, name, copied):
+    one = made(name, "itself")
+    assert copied(one).recipe() == one.recipe()
+
+
+@pytest.mark.filterwarnings("ignore:truncate_dim")
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_no_copy_shares_what_can_be_set(made, copied):
     one = made("affine, flow", "itself")
-    for other in (copy.deepcopy(one), *(copy.copy(made("affine, flow", way)) for way in WAYS[1:4])):
+    wanted = one.encode(SOME)
+    for way in WAYS[:3]:
+        other = copied(made("affine, flow", way))
+        close(other.encode(SOME), wanted)
         other.prompts["z"] = "z"
         other.truncate_dim = 3
         other.max_seq_length = 4
