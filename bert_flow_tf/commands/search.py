@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -111,7 +111,7 @@ def search(
     if empty := len(rows) - len(numbers):
         click.echo(f"empty sentences, left out: {empty:,}", err=True)
     if printed.unique:
-        numbers = _first_rows(rows, numbers, name)
+        numbers = _first_of_each([row[name] for row in rows], numbers)
     corpus = [[rows[i][column] for column in shown] for i in numbers]
     vectors = table.take(numbers)[EMBEDDING].combine_chunks().flatten().to_numpy()
     found = nearest_rows(
@@ -172,11 +172,11 @@ def _no_sentences(inputs: Sequence[str]) -> UserError:
     return UserError(f"--input={' '.join(inputs)}: found no sentences, expected at least one")
 
 
-def _first_rows(rows: Sequence[dict[str, Any]], numbers: Sequence[int], name: str) -> list[int]:
-    """Return the numbers of the first rows of different sentences."""
+def _first_of_each(sentences: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """Return the first number of each different sentence."""
     first: dict[str, int] = {}
     for i in numbers:
-        first.setdefault(rows[i][name], i)
+        first.setdefault(sentences[i], i)
     return list(first.values())
 
 

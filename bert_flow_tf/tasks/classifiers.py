@@ -68,7 +68,8 @@ def classify(parts: Mapping[str, Part], *, is_pairs: bool) -> Classified:
     """Return a task's scores by the protocol of its parts."""
     if ALL in parts:
         return _classify_outer_folds(parts[ALL])
-    train, test = parts["train"], parts["test"]
+    train = parts["train"]
+    test = parts["test"]
     if "dev" in parts:
         choice = _choose_by_dev(train, parts["dev"])
     else:
