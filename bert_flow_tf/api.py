@@ -358,6 +358,7 @@ class BertFlow(Embedder):
         max_seq_length: int | None = ExportSettings.max_seq_length,
         truncate_dim: int | None = ExportSettings.truncate_dim,
         dtype: str = ExportSettings.dtype,
+        texts: Iterable[str] = (),
         overwrite: bool = False,
     ) -> "Exported":
         """Write the model for other programs, and check the files.
@@ -376,9 +377,11 @@ class BertFlow(Embedder):
           truncate_dim: number of leading channels to keep; None for the model's own.
           dtype: "float32"; "bfloat16" for the encoder's matrices and their products in a
             SavedModel; "int8" for the matrices in ONNX.
+          texts: texts like those that the export will embed; up to 200 of them, of all lengths,
+            are checked, too.
           overwrite: True to replace this version or folder; a server that has loaded it keeps it.
         """
         settings = chosen(ExportSettings, locals())
         from bert_flow_tf.export.export import export_model
 
-        return export_model(self, out_dir, settings, overwrite=overwrite)
+        return export_model(self, out_dir, settings, texts=texts, overwrite=overwrite)

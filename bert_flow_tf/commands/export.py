@@ -3,6 +3,7 @@
 import logging
 
 from bert_flow_tf.commands.command import command, option, setting_options
+from bert_flow_tf.commands.input_options import INPUT, InputForm
 from bert_flow_tf.commands.model_options import ModelOptions
 from bert_flow_tf.commands.outputs import lock_output, say
 from bert_flow_tf.common.settings import DTYPES
@@ -19,13 +20,25 @@ logger = logging.getLogger(__name__)
     "--out", required=True, metavar="DIR", help="Folder to write; a SavedModel is a version in it."
 )
 @setting_options(ExportSettings)
+@INPUT
+@setting_options(InputForm, name="form")
 @option(
     "--overwrite",
     is_flag=True,
     help="Replace this version or folder; a running server keeps the old one.",
 )
-def export(model: ModelOptions, out: str, settings: ExportSettings, overwrite: bool) -> None:
+def export(
+    model: ModelOptions,
+    out: str,
+    settings: ExportSettings,
+    input_path: str | None,
+    form: InputForm,
+    overwrite: bool,
+) -> None:
     """Write a SavedModel or another format, and check it.
+
+    The written files must give the model's embeddings of a few texts, with int8 of 200 more. With
+    --input, these are texts of the file, of all lengths.
 
     A SavedModel has four signatures: serving_default (sentences to embedding), similarity
     (sentence_a and sentence_b to cosine), tokens (word-piece ids to embedding) and pooled
@@ -33,18 +46,22 @@ def export(model: ModelOptions, out: str, settings: ExportSettings, overwrite: b
     """
     lock_output(out, f"--out={out}")
     export_path(out, settings, overwrite=overwrite, flag=f"--out={out}")
+    texts = form.texts(input_path) if input_path else []
     loaded = model.load()
     logger.info("writing and checking the %s", settings.format)
-    exported = loaded.export(out, **vars(settings), overwrite=overwrite)
+    exported = loaded.export(out, **vars(settings), texts=texts, overwrite=overwrite)
     checked = "not checked: onnxruntime is not installed"
     if exported.max_difference is not None:
         checked = (
             f"reloaded: max difference {exported.max_difference:.1e}, values up to "
             f"{exported.max_value:.1e}"
         )
-        checked += (
-            f", smallest cosine {exported.min_cosine:.4f}" if settings.dtype != DTYPES[0] else ""
-        )
+        if settings.dtype != DTYPES[0]:
+            checked += (
+                f", cosines {exported.mean_cosine:.4f} on average and {exported.min_cosine:.4f} at "
+                "least"
+            )
+        checked += f", {exported.texts} texts"
     where = f"SavedModel written: {out}/{exported.path.name}"
     say(
         f"{where if settings.format == TF_SAVEDMODEL else f'{settings.format} written: {out}'} "

@@ -3,11 +3,12 @@
 import contextlib
 import copy
 import dataclasses
+import itertools
 import logging
 import os
 import pathlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -28,16 +29,21 @@ from bert_flow_tf.export.formats import (
 from bert_flow_tf.model.embedder import Embedder, config_of, warn_if_harmful
 from bert_flow_tf.model.saved_model import portable_record
 from bert_flow_tf.runtime.description import Description
+from bert_flow_tf.sample_data import sample_sentences
 from bert_flow_tf.vectors.sentence_model import digest_of
 from bert_flow_tf.vectors.similarities import cosines
+from bert_flow_tf.vectors.texts import sentence_list
 from glow.maps import AffineMap
 from glow.saved import check_exportable
 
-# An embedding's cosine with the model's is at least this. With bfloat16, MiniLM and random weights
-# gave 0.999; an export that loses ten times as much fails. With int8, MiniLM gave 0.987.
+# The mean cosine with the model's embeddings is at least this, because the smallest falls with the
+# number of texts. With bfloat16, MiniLM and random weights gave 0.999; an export that loses ten
+# times as much fails.
 MIN_COSINES = {"bfloat16": 0.99, INT8: 0.95}
-# A writer returns the embeddings of CHECKED_SENTENCES as its files compute them, or None if it
-# cannot run its files.
+# The most texts of the user's own that are checked; without any, int8 is checked on so many others.
+_MOST_TEXTS = 200
+# A writer takes texts and returns their embeddings as its files compute them, or None if it cannot
+# run its files.
 _WRITERS = {
     TF_SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
@@ -65,13 +71,17 @@ class Exported:
       path: the folder; for a SavedModel, the version's.
       max_difference, max_value: largest absolute difference, and the model's largest absolute
         value.
-      min_cosine: smallest cosine with the model's embedding. These three are None if not checked.
+      min_cosine, mean_cosine: smallest and mean cosine with the model's embedding. These are None
+        if not checked.
+      texts: number of texts that were checked.
     """
 
     path: pathlib.Path
     max_difference: float | None = None
     max_value: float | None = None
     min_cosine: float | None = None
+    mean_cosine: float | None = None
+    texts: int = 0
 
 
 def export_model(
@@ -79,6 +89,7 @@ def export_model(
     out_dir: str | os.PathLike,
     settings: ExportSettings,
     *,
+    texts: Iterable[str] = (),
     overwrite: bool = False,
 ) -> Exported:
     """Write a model for other programs, and check the written files.
@@ -91,12 +102,14 @@ def export_model(
       model: an `api.BertFlow`.
       out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per
         version.
+      texts: texts of the kind that the export will embed; up to 200 of them, of all lengths, are
+        checked beside `CHECKED_SENTENCES`.
       overwrite: True to replace this version or folder; a server that has loaded it keeps it.
 
     Raises:
       UserError: an argument does not fit the model or the format; the folder exists or cannot be
         written; the written files cannot be loaded; or their embeddings differ by more than the
-        format's tolerance (for bfloat16 and int8, a cosine below `MIN_COSINES`). Nothing is
+        format's tolerance (for bfloat16 and int8, a mean cosine below `MIN_COSINES`). Nothing is
         written in these cases.
     """
     try:
@@ -105,15 +118,17 @@ def export_model(
     except ValueError as error:
         raise UserError(f"export: {error}") from error
     warn_if_harmful("export", model.learned)
+    own = sentence_list(texts)
     # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):
         path = export_path(out_dir, settings, overwrite=overwrite)
         model = _with_settings(model, settings)
         normalized = settings.normalize or model.normalizes
+        checked = _checked_texts(settings.dtype, model.max_seq_length, own)
         expected = np.concatenate(
             [
                 model.tail(model.chain.transform(pooled.numpy()), normalized or None)
-                for pooled in map(model.encoder.embed_tokens, checked_tokens(model))
+                for pooled in map(model.encoder.embed_tokens, token_batches(model, checked))
             ]
         )
         tolerance = _tolerance(model, settings)
@@ -127,19 +142,45 @@ def export_model(
             )
         write = pkgutil.resolve_name(f"bert_flow_tf.export.{_WRITERS[settings.format]}")
         with new_output(path, EXPORT_FORMATS[settings.format], overwrite=overwrite) as folder:
-            found = write(model, description, folder)
+            found = write(model, description, folder, checked)
             if found is None:
                 return Exported(path)
             return _check(path, found, expected, tolerance, settings.dtype)
 
 
-def checked_tokens(model: Embedder) -> Iterator[dict[str, tf.Tensor]]:
-    """Yield the tokens of `CHECKED_SENTENCES`, two texts at a time.
+def text_batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield two texts at a time.
 
     A batch of all would need hundreds of megabytes, and single texts are not padded.
     """
-    for start in range(0, len(CHECKED_SENTENCES), 2):
-        yield model.tokenize(CHECKED_SENTENCES[start : start + 2])
+    for start in range(0, len(texts), 2):
+        yield texts[start : start + 2]
+
+
+def token_batches(model: Embedder, texts: Sequence[str]) -> Iterator[dict[str, tf.Tensor]]:
+    """Yield the tokens of texts, see `text_batches`."""
+    return map(model.tokenize, text_batches(texts))
+
+
+def _checked_texts(dtype: str, max_seq_length: int, own: Sequence[str]) -> list[str]:
+    """Return the texts whose embeddings are compared: `CHECKED_SENTENCES` and others."""
+    if own:
+        by_length = sorted(dict.fromkeys(own), key=len)
+        count = min(_MOST_TEXTS, len(by_length))
+        others = [by_length[i] for i in np.linspace(0, len(by_length) - 1, count, dtype=int)]
+    elif dtype == INT8:
+        # How much int8 loses depends on the text, so that few texts say little.
+        others = _texts_of_all_lengths(max_seq_length)
+    else:
+        others = []
+    return [*CHECKED_SENTENCES, *others]
+
+
+def _texts_of_all_lengths(most: int) -> list[str]:
+    """Return texts of 1 to `most` words, of the sample data."""
+    words = iter(" ".join(sample_sentences()).split())
+    lengths = np.geomspace(1, most, _MOST_TEXTS).astype(int)
+    return [" ".join(itertools.islice(words, length)) for length in lengths]
 
 
 def _with_settings(model: Embedder, settings: ExportSettings) -> Embedder:
@@ -222,7 +263,9 @@ def _check(
 ) -> Exported:
     difference = float(np.abs(found - expected).max())
     largest = float(np.abs(expected).max())
-    cosine = float(cosines(expected, found).min())
+    each = cosines(expected, found)
+    cosine = float(each.min())
+    mean = float(each.mean())
     # Compare by channel, because a large channel would hide errors in others. NaN and infinity fail
     # both comparisons.
     is_close = (
@@ -230,14 +273,14 @@ def _check(
     ).all()
     limit = f"{tolerance:.0e} of a channel's size"
     if dtype in MIN_COSINES:
-        is_close = cosine >= MIN_COSINES[dtype]
-        limit = f"a cosine of {MIN_COSINES[dtype]} or more"
+        is_close = mean >= MIN_COSINES[dtype]
+        limit = f"a mean cosine of {MIN_COSINES[dtype]} or more"
     if not is_close:
         measured = (
-            f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}), "
-            f"expected {limit}"
+            f"{difference:.1e} for values up to {largest:.1e} (cosine {cosine:.4f}, mean "
+            f"{mean:.4f}, {len(each)} texts), expected {limit}"
         )
         raise UserError(
             f"{path}: the written files differ from the model by {measured}; nothing was written"
         )
-    return Exported(path, difference, largest, cosine)
+    return Exported(path, difference, largest, cosine, mean, len(each))

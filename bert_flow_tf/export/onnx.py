@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,10 +15,7 @@ from bert_flow_tf.encoder.convert.folders import CONFIG_FILE
 from bert_flow_tf.encoder.convert.tokenizer_files import write_tokenizer
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 from bert_flow_tf.encoder.weights import hugging_face_config
-from bert_flow_tf.export.export import (
-    checked_tokens,
-    quiet_tensorflow,
-)
+from bert_flow_tf.export.export import quiet_tensorflow, token_batches
 from bert_flow_tf.export.formats import INT8
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import Description
@@ -32,9 +30,9 @@ from glow import saved
 
 
 def write_onnx_folder(
-    model: Embedder, description: Description, folder: pathlib.Path
+    model: Embedder, description: Description, folder: pathlib.Path, texts: Sequence[str]
 ) -> np.ndarray | None:
-    """Write the folder; return onnxruntime's embeddings, None without it.
+    """Write the folder; return onnxruntime's embeddings of texts, None without it.
 
     `model.onnx` maps `input_ids`, `attention_mask` and `token_type_ids`, int64 [n, t], to
     `sentence_embedding`, float32 [n, D], the names that servers of Hugging Face's layout expect.
@@ -61,13 +59,13 @@ def write_onnx_folder(
     if description.dtype == INT8:
         _quantize(folder / ONNX_FILE)
     if importlib.util.find_spec("onnxruntime") is not None:
-        found = _embeddings(model, folder)
+        found = _embeddings(model, folder, texts)
     if found is not None and description.dtype == INT8:
         # A server's embeddings are those of these matrices, and not the model's. Inputs are rounded
         # by the batch's largest, so the probes are one batch, as for whoever opens the folder.
-        texts = [*description.probes]
-        own = _run(OnnxProgram(folder), model.tokenize(texts))
-        probes = dict(zip(texts, own.tolist(), strict=True))
+        probed = [*description.probes]
+        own = _run(OnnxProgram(folder), model.tokenize(probed))
+        probes = dict(zip(probed, own.tolist(), strict=True))
         description = dataclasses.replace(description, probes=probes)
     write_tokenizer(
         folder, model.source.pretrained.vocab, model.source.record, description.max_seq_length
@@ -92,24 +90,29 @@ def _quantize(path: pathlib.Path) -> None:
     path.with_name(ONNX_DATA_FILE).unlink(missing_ok=True)
 
 
-def write_openvino(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
-    """Write the folder with OpenVINO's graph; return its embeddings."""
+def write_openvino(
+    model: Embedder, description: Description, folder: pathlib.Path, texts: Sequence[str]
+) -> np.ndarray:
+    """Write the folder with OpenVINO's graph; return its embeddings of texts."""
     import openvino
 
-    write_onnx_folder(model, description, folder)
+    write_onnx_folder(model, description, folder, texts)
     graph = openvino.convert_model(folder / ONNX_FILE)
     openvino.save_model(graph, folder / OPENVINO_FILE, compress_to_fp16=False)
     (folder / ONNX_FILE).unlink()
     (folder / ONNX_DATA_FILE).unlink(missing_ok=True)
-    return _embeddings(model, folder, OpenvinoProgram)
+    return _embeddings(model, folder, texts, OpenvinoProgram)
 
 
 def _embeddings(
-    model: Embedder, folder: pathlib.Path, program: type[Program] = OnnxProgram
+    model: Embedder,
+    folder: pathlib.Path,
+    texts: Sequence[str],
+    program: type[Program] = OnnxProgram,
 ) -> np.ndarray:
-    """Return a written program's embeddings of `CHECKED_SENTENCES`."""
+    """Return a written program's embeddings of texts."""
     run = program(folder)
-    return np.concatenate([_run(run, tokens) for tokens in checked_tokens(model)])
+    return np.concatenate([_run(run, tokens) for tokens in token_batches(model, texts)])
 
 
 def _run(program: Program, tokens: dict[str, tf.Tensor]) -> np.ndarray:

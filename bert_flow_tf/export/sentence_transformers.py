@@ -1,7 +1,7 @@
 """Write a folder for sentence-transformers: BERT, pooling, and the flow as `Dense`."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import safetensors.numpy
@@ -18,7 +18,7 @@ from bert_flow_tf.encoder.convert.sentence_modules import (
     pooling_module,
 )
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
-from bert_flow_tf.export.export import CHECKED_SENTENCES
+from bert_flow_tf.export.export import token_batches
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import Description
 from bert_flow_tf.vectors.similarities import normalized
@@ -28,9 +28,9 @@ _POOLINGS = {masked_mean: "avg", first_token: "paper-cls"}
 
 
 def write_sentence_transformers(
-    model: Embedder, description: Description, folder: pathlib.Path
+    model: Embedder, description: Description, folder: pathlib.Path, texts: Sequence[str]
 ) -> np.ndarray:
-    """Write the folder; return the embeddings that its layers give.
+    """Write the folder; return the embeddings of texts that its layers give.
 
     `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`,
     the pooling, the flow as a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if
@@ -66,7 +66,8 @@ def write_sentence_transformers(
     all_layers = any(module.name == "WeightedLayerPooling" for module in modules)
     write_encoder(folder, bert, modules, output_hidden_states=all_layers)
     write_json(folder / DESCRIPTION_FILE, description)
-    x = model.encoder.network.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
+    embed = model.encoder.network.embed
+    x = np.concatenate([embed(tokens).numpy() for tokens in token_batches(model, texts)])
     x = normalized(x) if first else x
     for i in range(first_layer, first_layer + len(layers)):
         tensors = safetensors.numpy.load_file(folder / f"{i}_Dense" / WEIGHTS_FILE)

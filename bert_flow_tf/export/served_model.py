@@ -4,7 +4,7 @@ import functools
 import itertools
 import pathlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.similarities import cosine_similarity
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, write_vocabulary
-from bert_flow_tf.export.export import CHECKED_SENTENCES, quiet_tensorflow
+from bert_flow_tf.export.export import quiet_tensorflow, text_batches
 from bert_flow_tf.model.embedder import Embedder
 from bert_flow_tf.runtime.description import Description
 
 
-def write_savedmodel(model: Embedder, description: Description, folder: pathlib.Path) -> np.ndarray:
-    """Write a version, load it again, and return its embeddings.
+def write_savedmodel(
+    model: Embedder, description: Description, folder: pathlib.Path, texts: Sequence[str]
+) -> np.ndarray:
+    """Write a version, load it again, and return its embeddings of texts.
 
     Raises:
       UserError: it cannot be loaded again.
@@ -45,16 +47,15 @@ def write_savedmodel(model: Embedder, description: Description, folder: pathlib.
     write_json(folder / "assets.extra" / DESCRIPTION_FILE, description)
     try:
         signatures = tf.saved_model.load(str(folder)).signatures
-        found = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))[
-            "embedding"
-        ].numpy()
+        embed = signatures["serving_default"]
+        batches = [embed(sentences=tf.constant(some)) for some in text_batches(texts)]
     except tf.errors.OpError as error:
         reason = " ".join(error.message.split())
         raise UserError(
             f"the SavedModel cannot be loaded again ({reason}); nothing was written"
         ) from error
     write_warmup_requests(folder, folder.parent.name, signatures, description.max_seq_length)
-    return found
+    return np.concatenate([batch["embedding"].numpy() for batch in batches])
 
 
 def write_warmup_requests(

@@ -72,7 +72,7 @@ LINES = {
         "--bert_hub ENCODER --tasks stsb --glue_dir GLUE",
         "--model MODEL --pairs PAIRS",
     ],
-    "export": ["--model MODEL --out OUT", "--model MODEL --out OUT --format onnx"],
+    "export": ["--model MODEL --out OUT", "--model MODEL --out OUT --format onnx --input CSV"],
     "fit": [
         "--bert_hub ENCODER --input CSV --out OUT --train_batch_size 9",
         "--bert_hub ENCODER --input CSV --out OUT --method sn",
