@@ -142,6 +142,20 @@ def test_files_that_differ_from_the_model_are_an_error(found, dtype, is_close, t
             export._check(tmp_path, found, LIVE, 1e-4, dtype)
 
 
+def test_int8_is_judged_on_average_and_its_smallest_is_said(tmp_path):
+    live = np.eye(8, dtype=np.float32)
+    found = live.copy()
+    found[3, 4] = 0.5
+    exported = export._check(tmp_path, found, live, 1e-3, "int8")
+    assert exported.min_cosine == pytest.approx(1 / np.sqrt(1.25))
+    assert exported.mean_cosine == pytest.approx((7 + 1 / np.sqrt(1.25)) / 8)
+    assert exported.texts == 8
+    with user_error("cosine 0.8944", "8 texts", "expected a cosine of 0.99 or more"):
+        export._check(tmp_path, found, live, 1e-3, "bfloat16")
+    with user_error("expected a mean cosine of 0.95 or more"):
+        export._check(tmp_path, np.roll(live, 1, axis=0), live, 1e-3, "int8")
+
+
 def test_a_damaged_savedmodel_is_named_and_removed(sts_model, sts_version, tmp_path, monkeypatch):
     def save(module, folder, **options):
         shutil.copytree(sts_version, folder, dirs_exist_ok=True, ignore=lambda *_: ["assets.extra"])
