@@ -214,21 +214,6 @@ class Calibrated(CalibratedEncoder):
             "truncate_dim": self.truncate_dim,
         }
 
-    def __copy__(self: Self) -> Self:
-        """Return another model that shares the encoder and the maps."""
-        copied = _made(type(self), self.state())
-        copied.__dict__.update(self.step_settings)
-        return copied
-
-    def unfitted(self: Self) -> Self:
-        copied = copy.copy(self)
-        copied.maps = []
-        return copied
-
-    def __reduce__(self) -> tuple:
-        """Return the state, for `pickle` and `copy.deepcopy`."""
-        return _made, (type(self), self.state()), self.step_settings
-
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
         self._set(fitted.maps, fitted.record, fitted.history)
         return self
@@ -497,7 +482,3 @@ def _layers_needed() -> Iterator[None]:
         yield
     except ValueError as error:
         raise ArgumentError(f"format: {error}, expected .onnx") from error
-
-
-def _made(kind: Any, state: dict[str, Any]) -> Any:
-    return kind(**state)

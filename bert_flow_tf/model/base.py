@@ -1,5 +1,6 @@
 """The base of an encoder with a calibration."""
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,7 +45,8 @@ class FitOptions(FitKeywords, total=False):
 class CalibratedEncoder(SentenceModel):
     """An encoder and its calibration: learn, compare, choose a cosine.
 
-    A subclass defines how texts are encoded, with the calibration and before it.
+    A subclass defines how texts are encoded, with the calibration and before it, its `maps`, and
+    `state`, the arguments of its class.
 
     Attributes:
       history_: `calibration.history.History` of the last `fit`; after loading, its losses and
@@ -54,6 +56,21 @@ class CalibratedEncoder(SentenceModel):
 
     history_: History | None = None
     may_witness = True
+
+    def __copy__(self: Any) -> Any:
+        """Return another model that shares the encoder's weights and the maps."""
+        copied = _made(type(self), self.state())
+        copied.__dict__.update(self.step_settings)
+        return copied
+
+    def __reduce__(self: Any) -> tuple:
+        """Return the state, for `pickle` and `copy.deepcopy`."""
+        return _made, (type(self), self.state()), self.step_settings
+
+    def unfitted(self: Any) -> Any:
+        copied = copy.copy(self)
+        copied.maps = []
+        return copied
 
     def evaluate(self, on: "Pairs | ScoredTask | Sequence[ScoredTask]") -> "Scores":
         """Return the scores that `bert-flow evaluate` prints; `print` shows a table.
@@ -216,3 +233,7 @@ class CalibratedEncoder(SentenceModel):
             reduce=self.reduce,
             may_witness=self.may_witness,
         )
+
+
+def _made(kind: Any, state: dict[str, Any]) -> Any:
+    return kind(**state)

@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -27,8 +27,6 @@ from glow.tracing import check_process
 if TYPE_CHECKING:
     from bert_flow_tf.calibration.history import History
     from bert_flow_tf.model.trainable import TrainableModel
-
-Self = TypeVar("Self", bound="Embedder")
 
 
 def warn_if_harmful(action: str, flow: CalibrationRecord | None) -> None:
@@ -232,7 +230,8 @@ class Embedder(CalibratedEncoder):
         `save`, copies and pickles use it.
         """
         return {
-            "encoder": self.encoder,
+            # Another model's length is its own; both share the weights.
+            "encoder": copy.copy(self.encoder),
             "maps": self.maps,
             "origin": self._origin,
             "learned": self.learned,
@@ -244,21 +243,6 @@ class Embedder(CalibratedEncoder):
             "similarity_fn_name": self.similarity_fn_name,
             "history": self.history_,
         }
-
-    def __copy__(self: Self) -> Self:
-        """Return another model that shares the weights."""
-        copied = _made(type(self), self.state() | {"encoder": copy.copy(self.encoder)})
-        copied.__dict__.update(self.step_settings)
-        return copied
-
-    def unfitted(self: Self) -> Self:
-        copied = copy.copy(self)
-        copied.maps = []
-        return copied
-
-    def __reduce__(self) -> tuple:
-        """Return the state, for `pickle` and `copy.deepcopy`."""
-        return _made, (type(self), self.state()), self.step_settings
 
     @property
     def source(self) -> EncoderSource:
@@ -278,18 +262,6 @@ class Embedder(CalibratedEncoder):
     def sentence_embedding_type(self) -> str:
         """The pooling's name."""
         return self.encoder.pooling
-
-    @property
-    def max_seq_length(self) -> int:
-        """The most word pieces per sentence; longer sentences are cut. Settable."""
-        return self.encoder.max_seq_length
-
-    @max_seq_length.setter
-    def max_seq_length(self, value: int) -> None:
-        self.encoder.max_seq_length = value
-
-    def get_max_seq_length(self) -> int:
-        return self.max_seq_length
 
     @property
     def low_dim(self) -> int:
@@ -420,7 +392,3 @@ class Embedder(CalibratedEncoder):
             reduce=functools.partial(self.tail, normalize=False),
             prompt=self.default_prompt,
         )
-
-
-def _made(kind: Any, state: dict[str, Any]) -> Any:
-    return kind(**state)

@@ -241,18 +241,6 @@ class ExportedModel(SentenceModel):
         prompts = (self.prompts, self.default_prompt_name)
         return _opened_again, (self._opened, settings, prompts), self.step_settings
 
-    @property
-    def max_seq_length(self) -> int:
-        """The most word pieces per sentence; longer sentences are cut. Settable."""
-        return self.encoder.max_seq_length
-
-    @max_seq_length.setter
-    def max_seq_length(self, value: int) -> None:
-        self.encoder.max_seq_length = value
-
-    def get_max_seq_length(self) -> int:
-        return self.max_seq_length
-
     def __repr__(self) -> str:
         words = f"{self.embedding_size} channels, {self.max_seq_length} word pieces, {self.dtype}"
         return f"ExportedModel({words})"

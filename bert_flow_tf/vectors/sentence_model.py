@@ -327,6 +327,21 @@ class SentenceModel(TextStep):
     get_sentence_embedding_dimension = get_embedding_dimension
 
     @property
+    def max_seq_length(self) -> int:
+        """The most word pieces per sentence; longer sentences are cut. Settable.
+
+        An encoder without tokens has none.
+        """
+        return self.encoder.max_seq_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        self.encoder.max_seq_length = value
+
+    def get_max_seq_length(self) -> int:
+        return self.max_seq_length
+
+    @property
     def truncate_dim(self) -> int | None:
         """The number of leading channels to keep; None keeps all. Settable.
 

@@ -311,7 +311,7 @@ def test_copies_have_the_recipe(made, name, copied):
 def test_no_copy_shares_what_can_be_set(made, copied):
     one = made("affine, flow", "itself")
     wanted = one.encode(SOME)
-    for way in WAYS[:3]:
+    for way in ("itself", "saved"):
         other = copied(made("affine, flow", way))
         close(other.encode(SOME), wanted)
         other.prompts["z"] = "z"
