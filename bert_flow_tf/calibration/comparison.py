@@ -3,13 +3,12 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from bert_flow_tf.calibration.auto import LEFT_UNCHANGED
 from bert_flow_tf.calibration.history import History
-from bert_flow_tf.calibration.learning import Measuring, learn
 from bert_flow_tf.calibration.methods import NONE, Method
 from bert_flow_tf.calibration.settings import FitSettings
 from bert_flow_tf.common.errors import UserError, warn_user
@@ -17,6 +16,9 @@ from bert_flow_tf.common.json_files import Count
 from bert_flow_tf.common.records import ModelRecord, Result
 from bert_flow_tf.common.table import Entry, Table, number, x100
 from bert_flow_tf.vectors.metrics import METRIC_NAMES
+
+if TYPE_CHECKING:
+    from bert_flow_tf.calibration.learning import Measuring
 
 # Figures of the paper have this note beside another encoder.
 NOT_COMPARABLE = "BERT-base, not comparable"
@@ -73,7 +75,7 @@ def learn_all(
     texts: Sequence[str],
     methods: Sequence[Method],
     settings: FitSettings,
-    measuring: Measuring,
+    measuring: "Measuring",
     *,
     show_progress_bar: bool | None = None,
 ) -> list[Row]:
@@ -82,6 +84,9 @@ def learn_all(
     Each list of sentences is encoded once. The first row is the encoder as it is. A method that
     fails, such as whitening of few sentences, is left out with a warning.
     """
+    # Commands that only read a comparison do not load TensorFlow.
+    from bert_flow_tf.calibration.learning import learn
+
     settings.check_used(methods)
     cached = functools.cache(lambda some, label: measuring.encode(list(some), label=label))
     once = dataclasses.replace(measuring, encode=lambda some, label: cached(tuple(some), label))
