@@ -14,7 +14,7 @@ from bert_flow_tf.common.errors import (
     check_installed,
     suggest_file,
 )
-from bert_flow_tf.common.reading import is_export
+from bert_flow_tf.common.reading import is_export, reading
 from bert_flow_tf.common.settings import DTYPES, Settings, flag
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
@@ -144,10 +144,12 @@ SENTENCE_TRANSFORMER = option(
 
 
 def load_sentence_transformer(name: str) -> Any:
+    """Load a model of the library; raise `UserError` without one."""
     check_sentence_transformers()
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(name)
+    with reading(f"--sentence_transformer={name}", "a model of sentence-transformers"):
+        return SentenceTransformer(name)
 
 
 def check_sentence_transformers() -> None:

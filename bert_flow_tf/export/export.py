@@ -135,11 +135,9 @@ def export_model(
         description = _describe(
             model, expected, normalized=normalized, dtype=settings.dtype, tolerance=tolerance
         )
-        if model.default_prompt_name and settings.format == TF_SAVEDMODEL:
-            prompt = model.prompts[model.default_prompt_name]
-            warn_user(
-                f"export: {settings.format} has no prompts: put {prompt!r} before each text",
-            )
+        if model.default_prompt and settings.format == TF_SAVEDMODEL:
+            prompt = f"{model.default_prompt!r}"
+            warn_user(f"export: {settings.format} has no prompts: put {prompt} before each text")
         write = pkgutil.resolve_name(f"bert_flow_tf.export.{_WRITERS[settings.format]}")
         with new_output(path, EXPORT_FORMATS[settings.format], overwrite=overwrite) as folder:
             found = write(model, description, folder, checked)
@@ -202,8 +200,8 @@ def _describe(
 ) -> Description:
     """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
     config = config_of(model.maps)
-    stages = model.recipe(prompt="", normalize=normalized or None)
     # A prompt is a stage of its own, which an export's model adds again.
+    stages = model.recipe(prompt="", normalize=normalized or None)
     stages[0]["dtype"] = dtype
     return Description(
         encoder_fingerprint=model.source.fingerprint,

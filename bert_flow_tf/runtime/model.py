@@ -210,7 +210,7 @@ class ExportedModel(SentenceModel):
     folder with the present settings, so it opens the folder again.
 
     Args:
-      opened: the arguments of `open_export`.
+      opened: the arguments of `open_export` but `truncate_dim`, which may change.
 
     Attributes:
       dtype: "float32" or "int8", the type of the matrices.
@@ -258,7 +258,9 @@ class ExportedModel(SentenceModel):
                 "normalize_embeddings: found False with an export that scales to norm 1, expected "
                 "True or None"
             )
-        yield from super().encode_blocks(sentences, batch_size, None, normalize_embeddings, prompt)
+        yield from super().encode_blocks(
+            sentences, batch_size, show_progress_bar, normalize_embeddings, prompt
+        )
 
     @property
     def model_record(self) -> Any:
@@ -271,7 +273,10 @@ class ExportedModel(SentenceModel):
         with reading(path, "the description of an export"):
             record = msgspec.convert(self._model, ModelRecord)
         return msgspec.structs.replace(
-            record, max_seq_length=self.max_seq_length, truncate_dim=self.truncate_dim
+            record,
+            max_seq_length=self.max_seq_length,
+            # The program may have cut the channels already.
+            truncate_dim=self.truncate_dim or record.truncate_dim,
         )
 
     def evaluate(self, on: Any) -> Any:
@@ -361,7 +366,6 @@ def open_export(
         # Another process may have another working directory.
         "folder": str(path.absolute()),
         "backend": backend,
-        "truncate_dim": truncate_dim,
         "threads": threads,
         "provider": provider,
     }

@@ -1,13 +1,16 @@
 """The options that commands share: what they give to the command's function."""
 
 import dataclasses
+import importlib.machinery
+import sys
+import types
 
 import click
 import pytest
 
 from bert_flow_tf.commands import lists, task_options
 from bert_flow_tf.commands.command import command, option, setting_options
-from bert_flow_tf.commands.model_options import ModelOptions
+from bert_flow_tf.commands.model_options import ModelOptions, load_sentence_transformer
 from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.common.settings import Settings, flag
 from bert_flow_tf.tasks.tasks import TASKS, get_task
@@ -45,6 +48,20 @@ def test_options_of_a_model_arrive_as_one_argument(tmp_path):
         == tmp_path
     )
     assert of_model("--bert_hub", tmp_path).run_dir is None
+
+
+def test_a_model_that_sentence_transformers_does_not_find_is_named(monkeypatch):
+    library = types.ModuleType("sentence_transformers")
+    library.__spec__ = importlib.machinery.ModuleSpec("sentence_transformers", None)
+
+    def find(name):
+        # The Hub's errors are of this kind, without a number.
+        raise OSError(f"{name} is not a local folder\nand no model of the Hub")
+
+    library.SentenceTransformer = find
+    monkeypatch.setitem(sys.modules, "sentence_transformers", library)
+    with user_error("--sentence_transformer=no/such: cannot be read as ", "no model of the Hub"):
+        load_sentence_transformer("no/such")
 
 
 def test_what_belongs_together_is_declared_once():

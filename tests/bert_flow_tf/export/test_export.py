@@ -49,6 +49,21 @@ def test_versions_are_numbered_also_of_two_exports_at_once(sts_model, tmp_path, 
     assert sorted(made) == [tmp_path / "11", tmp_path / "12"]
 
 
+def test_a_savedmodels_default_prompt_is_warned_of(sts_model, tmp_path, monkeypatch, recwarn):
+    def write(model, described, folder):
+        (folder / "saved_model.pb").touch()
+
+    monkeypatch.setattr(served_model, "write_savedmodel", write)
+    model = copy.copy(sts_model)
+    # This name may have no text.
+    model.default_prompt_name = "query"
+    model.export(tmp_path)
+    assert not [one for one in recwarn if "prompts" in str(one.message)]
+    model.prompts = {"query": "the "}
+    with pytest.warns(UserWarning, match="savedmodel has no prompts: put 'the ' before each text"):
+        model.export(tmp_path)
+
+
 def test_a_version_is_replaced_with_overwrite_alone(small_encoder_dir, tmp_path, caplog):
     # An encoder with dropout, and a flow that cannot be folded.
     model = BertFlow.from_hub(small_encoder_dir, max_seq_length=10)

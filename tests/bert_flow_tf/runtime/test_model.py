@@ -107,6 +107,23 @@ def test_texts_that_lose_words_are_warned_of(opened, caplog):
     assert "1 of 3 texts hold only unknown word pieces" in caplog.text
 
 
+def test_blocks_refuse_a_bar_as_encode_does(opened):
+    for call in (
+        opened.encode,
+        lambda *texts, **options: [*opened.encode_blocks(*texts, **options)],
+    ):
+        with user_error("show_progress_bar: found True"):
+            call(["the cat"], show_progress_bar=True)
+
+
+def test_record_has_the_channels_that_the_export_keeps(prompted, require, tmp_path):
+    require("tf2onnx")
+    require("onnxruntime")
+    prompted.export(tmp_path / "out", format="onnx", truncate_dim=6)
+    assert open_export(tmp_path / "out").model_record.truncate_dim == 6
+    assert open_export(tmp_path / "out", truncate_dim=4).model_record.truncate_dim == 4
+
+
 def test_length_can_be_shortened_and_not_lengthened(onnx_dir, prompted):
     model = open_export(onnx_dir)
     model.max_seq_length = 5
