@@ -56,7 +56,7 @@ class ActNorm(VectorBijector):
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float = 0.0) -> tf.Tensor:
         """Give each output channel mean 0 and deviation 1; return `forward(x)`.
 
-        A channel that is constant by `embeddings.negligible_deviation` gets scale 1.
+        A channel that is constant by `constant_channels.negligible_deviation` gets scale 1.
 
         Args:
           x: eager tensor [n, size].

@@ -70,11 +70,6 @@ class History:
         return self.verdict.claim if self.verdict else "not judged"
 
     @property
-    def words(self) -> str:
-        """The lines that `fit` prints."""
-        return str(self)
-
-    @property
     def recorded_losses(self) -> Losses | None:
         """The losses to save with a model; None without steps."""
         if not len(self.losses):
@@ -87,6 +82,7 @@ class History:
         )
 
     def __str__(self) -> str:
+        """Return the lines that `fit` prints."""
         if self.saved_verdict is not None:
             return self.saved_verdict.words
         lines = []

@@ -1,7 +1,5 @@
 """`bert-flow analyses`: edit distance and word frequency, as in the paper."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from bert_flow_tf.calibration.methods import find_method
@@ -16,9 +14,6 @@ from bert_flow_tf.common.errors import ArgumentError, check_installed
 from bert_flow_tf.tasks.scored_tasks import read_scored_split
 from bert_flow_tf.tasks.scores import model_in_words
 from bert_flow_tf.tasks.tasks import SPLITS, Task, read_split
-
-if TYPE_CHECKING:
-    pass
 
 # The flow that is learned for Table 6.
 _OF_FLOW = ("method", "flow_model_config", "num_train_epochs", "train_batch_size", "seed")

@@ -8,21 +8,15 @@ import urllib.request
 from typing import Any
 
 import click
-import msgspec
 import numpy as np
 
 from bert_flow_tf.commands.command import command, option, refuse
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.json_files import read_json
-from bert_flow_tf.common.reading import reading
-from bert_flow_tf.export.formats import DESCRIPTION_FILE
+from bert_flow_tf.common.reading import is_export, reading
+from bert_flow_tf.runtime.description import read_description
 from bert_flow_tf.vectors.similarities import cosines
 
 _LARGEST_DIFFERENCE = 1e-4
-
-
-class _Description(msgspec.Struct):
-    probes: dict[str, list[float]]
 
 
 @command(
@@ -47,14 +41,11 @@ def check_served(url: str, folder: str, name: str | None) -> None:
     """
     if not url.endswith("/embeddings"):
         refuse(("name",), url)
-    paths = [
-        pathlib.Path(folder, one) for one in (DESCRIPTION_FILE, f"assets.extra/{DESCRIPTION_FILE}")
-    ]
-    path = next((one for one in paths if one.is_file()), paths[0])
-    probes = read_json(path, _Description, expected="an export's description").probes
+    # A SavedModel's folder has the description among its other assets.
+    assets = pathlib.Path(folder, "assets.extra")
+    probes = read_description(assets if is_export(assets) else pathlib.Path(folder)).probes
     texts = list(probes)
-    with reading(path, "an export's probes"):
-        expected = np.array(list(probes.values()), np.float32)
+    expected = np.array(list(probes.values()), np.float32)
     with reading(url, "a server of embeddings"):
         found = np.array(_served(url, texts, name), np.float32)
     if found.shape != expected.shape:

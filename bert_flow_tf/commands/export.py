@@ -49,7 +49,10 @@ def export(
     texts = form.texts(input_path) if input_path else []
     loaded = model.load()
     logger.info("writing and checking the %s", settings.format)
-    exported = loaded.export(out, **vars(settings), texts=texts, overwrite=overwrite)
+    # A mistake in the options is found before TensorFlow loads.
+    from bert_flow_tf.export.export import export_model
+
+    exported = export_model(loaded, out, settings, texts=texts, overwrite=overwrite)
     checked = "not checked: onnxruntime is not installed"
     if exported.max_difference is not None:
         checked = (

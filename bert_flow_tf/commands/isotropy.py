@@ -27,9 +27,6 @@ from bert_flow_tf.vectors.isotropy import positive_pairs
 if TYPE_CHECKING:
     from bert_flow_tf.calibration.judgement import Pairs
 
-# `fit`, too, shows a threshold only of so many held-out sentences.
-_ENOUGH = 200
-
 
 @command(
     epilog="\b\nbert-flow isotropy --model my_model --input sentences.txt\n"

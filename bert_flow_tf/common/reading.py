@@ -91,5 +91,5 @@ def file_digest(path: str | os.PathLike) -> str:
 
 
 def is_export(folder: str | os.PathLike) -> bool:
-    """True for a folder that `open_export` opens."""
+    """True for a folder with an export's description, of any format."""
     return os.path.isfile(os.path.join(folder, DESCRIPTION_FILE))

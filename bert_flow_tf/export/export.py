@@ -26,7 +26,7 @@ from bert_flow_tf.export.formats import (
     ExportSettings,
     export_path,
 )
-from bert_flow_tf.model.embedder import Embedder, config_of, warn_if_harmful
+from bert_flow_tf.model.embedder import Embedder, warn_if_harmful
 from bert_flow_tf.model.saved_model import portable_record
 from bert_flow_tf.runtime.description import Description
 from bert_flow_tf.sample_data import sample_sentences
@@ -199,18 +199,12 @@ def _describe(
     model: Embedder, expected: np.ndarray, *, normalized: bool, dtype: str, tolerance: float
 ) -> Description:
     """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
-    config = config_of(model.maps)
     # A prompt is a stage of its own, which an export's model adds again.
     stages = model.recipe(prompt="", normalize=normalized or None)
     stages[0]["dtype"] = dtype
     return Description(
-        encoder_fingerprint=model.source.fingerprint,
-        do_lower_case=model.source.record.do_lower_case,
-        sentence_embedding_type=model.sentence_embedding_type,
         max_seq_length=model.max_seq_length,
         embedding_size=model.embedding_size,
-        low_dim=model.low_dim,
-        flow_config=config.to_dict() if config else None,
         normalized=normalized,
         dtype=dtype,
         probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},

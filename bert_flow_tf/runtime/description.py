@@ -20,13 +20,8 @@ class Description:
     """
 
     format_version: int = FORMAT_VERSION
-    encoder_fingerprint: str
-    do_lower_case: bool
-    sentence_embedding_type: str
     max_seq_length: int
     embedding_size: int
-    low_dim: int
-    flow_config: dict[str, Any] | None
     normalized: bool
     dtype: str
     model: dict[str, Any]  # `BertFlow.record`
@@ -59,6 +54,10 @@ def read_description(folder: pathlib.Path) -> Description:
     with reading(path, "the description of an export"):
         found = json.loads(path.read_bytes())
         _check(found, dict, "the file")
+        if kind := found.get("kind"):
+            # `Calibrated.export` gives its record this name, too.
+            found_kind = f"found the export of a {kind}, which sentence-transformers opens"
+            raise UserError(f"{path}: {found_kind}; expected a model's export")
         version = found.get("format_version")
         if version != FORMAT_VERSION:
             raise UserError(f"{path}: found format_version {version}, expected {FORMAT_VERSION}")

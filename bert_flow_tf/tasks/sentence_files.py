@@ -361,7 +361,7 @@ def _read_json_lines(file: TextFile, stream: io.BufferedReader) -> Iterator[list
 
 def _json_rows(file: TextFile, stream: io.BufferedReader) -> Iterator[list[object]]:
     """Yield the wanted values of each object, None for a missing one."""
-    # `runtime` imports this module where msgspec is not installed.
+    # Only files of JSON lines need msgspec.
     import msgspec
 
     decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])

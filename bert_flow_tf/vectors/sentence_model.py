@@ -91,7 +91,7 @@ class SentenceModel(TextStep):
           batch_size: sentences per step; None for the fastest.
           show_progress_bar: None shows it on a terminal only.
           precision: "int8", "uint8", "binary" or "ubinary", see
-            `vectors.similarities.quantized`.
+            `vectors.quantization.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
           output_value: only the default is supported.

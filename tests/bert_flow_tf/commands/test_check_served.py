@@ -72,6 +72,10 @@ def test_mistakes_are_named(server, sts_version, tmp_path):
         )
         line = refused("check-served", url, "--export", tmp_path)
         assert line.startswith(f"{tmp_path}/export.json: no such file")
+        description = json.loads((sts_version / "assets.extra" / "export.json").read_text())
+        (tmp_path / "export.json").write_text(json.dumps(description | {"probes": {"w1": [1.0]}}))
+        line = refused("check-served", url, "--export", tmp_path)
+        assert "probes['w1']: found 1 numbers, expected 32" in line
     assert "cannot be read as a server of embeddings" in refused(
         "check-served", f"{url}/embed", "--export", sts_version
     )

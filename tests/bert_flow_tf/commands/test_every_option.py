@@ -8,7 +8,6 @@ option must be in `VALUES`, unless its type has a value.
 import dataclasses
 import functools
 import importlib.metadata
-import json
 import pathlib
 import re
 import shutil
@@ -23,7 +22,8 @@ import bert_flow_tf
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.cli import main
 from bert_flow_tf.commands import verify
-from bert_flow_tf.common.version import FORMAT_VERSION
+from bert_flow_tf.common.json_files import write_json
+from bert_flow_tf.runtime.description import Description
 from tests.bert_flow_tf import small_runs
 from tests.refusals import bert_flow
 
@@ -254,8 +254,21 @@ def files(model, tiny_encoder_dir, small_glue_dir, golden_dir, tmp_path_factory)
     scores = ("--tasks", "stsb", "--glue_dir", glue, "--out", folder / "scores.json")
     assert bert_flow("evaluate", "--model", folder / "model", *scores).exit_code == 0
     (folder / "export").mkdir()
-    probes = {"format_version": FORMAT_VERSION, "probes": {"w1": [1.0, 0.0]}}
-    (folder / "export" / "export.json").write_text(json.dumps(probes))
+    description = Description(
+        max_seq_length=8,
+        embedding_size=2,
+        normalized=False,
+        dtype="float32",
+        model={},
+        probes={"w1": [1.0, 0.0]},
+        fingerprint="",
+        stages=[{}, {"norm": "none", "low_dim": 0}],
+        prompts={},
+        default_prompt_name=None,
+        similarity_fn_name="cosine",
+        tolerance=1e-5,
+    )
+    write_json(folder / "export" / "export.json", description)
     BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(
         [folder / "rows.csv"], folder / "parts"
     )
@@ -299,7 +312,7 @@ def works(model, monkeypatch, request):
 
     patch("api.BertFlow.from_hub", found_encoder)
     patch("api.BertFlow.from_pretrained", found_model)
-    patch("api.BertFlow.export", stop)
+    patch("export.export.export_model", stop)
     patch("api.BertFlow.fit_dataset", stop)
     patch("runtime.model.open_export", found_model)
     # The tiny encoder's words are no English ones.

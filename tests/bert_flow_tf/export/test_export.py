@@ -37,7 +37,7 @@ def test_versions_are_numbered_also_of_two_exports_at_once(sts_model, tmp_path, 
     # The second export logs that it waits.
     monkeypatch.setattr(atomic.logger, "info", lambda *_: waiting.set())
 
-    def write(model, described, folder):
+    def write(model, described, folder, texts):
         assert waiting.wait(60)
         (folder / "saved_model.pb").touch()
 
@@ -50,7 +50,7 @@ def test_versions_are_numbered_also_of_two_exports_at_once(sts_model, tmp_path, 
 
 
 def test_a_savedmodels_default_prompt_is_warned_of(sts_model, tmp_path, monkeypatch, recwarn):
-    def write(model, described, folder):
+    def write(model, described, folder, texts):
         (folder / "saved_model.pb").touch()
 
     monkeypatch.setattr(served_model, "write_savedmodel", write)
@@ -187,12 +187,10 @@ def test_a_damaged_savedmodel_is_named_and_removed(sts_model, sts_version, tmp_p
 def test_folder_holds_a_description_and_no_paths(sts_model, sts_version):
     assert (sts_version / "assets" / "vocab.txt").read_text().split("\n")[5] == "w0"
     description = json.loads((sts_version / "assets.extra" / "export.json").read_text())
-    assert description["encoder_fingerprint"] == sts_model.source.fingerprint
-    assert (description["sentence_embedding_type"], description["max_seq_length"]) == (
-        "avg-last-2",
-        8,
-    )
-    assert description["flow_config"]["n_levels"] == 2
+    record = description["model"]
+    assert record["encoder"]["fingerprint"] == sts_model.source.fingerprint
+    assert (record["pooling"], description["max_seq_length"]) == ("avg-last-2", 8)
+    assert record["flow"]["config"]["n_levels"] == 2
     # So that it can be copied to a machine without the run and the encoder.
     place = str(pathlib.Path(sts_model.source.bert_hub).parent).encode()
     assert not [

@@ -8,7 +8,10 @@ import sys
 import numpy as np
 import pytest
 
+from bert_flow_tf.calibration.settings import FitSettings
+from bert_flow_tf.common.json_files import write_json
 from bert_flow_tf.export.formats import ExportSettings, export_path
+from bert_flow_tf.model.any_encoder import calibrate_array
 from bert_flow_tf.runtime.model import open_export
 from bert_flow_tf.runtime.programs import PROGRAMS
 from tests.refusals import user_error
@@ -175,6 +178,15 @@ def test_damaged_or_foreign_folder_is_one_line(copied, damage, part):
     damage(copied)
     with user_error(str(copied), part):
         open_export(copied)
+
+
+def test_a_calibrations_export_is_told_from_a_models(tmp_path):
+    calibrated = calibrate_array(
+        np.random.default_rng(0).normal(size=(40, 3)), FitSettings(method="whitening")
+    )
+    write_json(tmp_path / "export.json", calibrated._saved())
+    with user_error("export.json: found the export of a calibration, which sentence-transformers"):
+        open_export(tmp_path)
 
 
 def test_invalid_argument_is_one_line(onnx_dir, opened, monkeypatch, tmp_path):
