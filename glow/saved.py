@@ -22,7 +22,7 @@ ARRAYS_FILE = "calibration.npz"
 _KINDS: dict[str, Any] = {AffineMap.kind: AffineMap, Glow.kind: Glow}
 _OPSET = 15
 # Weights of more bytes have a file of their own, because a reader would hold them twice.
-_LARGE = 2**28
+LARGE_WEIGHTS = 2**28
 _PAGE = 4096
 
 
@@ -135,7 +135,7 @@ def write_onnx(
     used = {name for node in program.graph.node for name in node.input}
     kept = {name: value for name, value in values.items() if name in used}
     size = sum(value.shape.num_elements() * value.dtype.size for value in kept.values())
-    data = pathlib.Path(f"{os.fspath(path)}_data") if size > _LARGE else None
+    data = pathlib.Path(f"{os.fspath(path)}_data") if size > LARGE_WEIGHTS else None
     with open(path, "wb") as file:
         file.write(program.SerializeToString())
         for name, value in kept.items():

@@ -33,7 +33,7 @@ from bert_flow_tf.sample_data import sample_sentences
 from bert_flow_tf.vectors.sentence_model import digest_of
 from bert_flow_tf.vectors.similarities import cosines
 from bert_flow_tf.vectors.texts import sentence_list
-from glow.maps import AffineMap
+from glow.maps import AffineMap, VectorMap
 from glow.saved import check_exportable
 
 # Cosines with the model's embeddings are at least this: with bfloat16 of every text, and with int8
@@ -124,14 +124,14 @@ def export_model(
         path = export_path(out_dir, settings, overwrite=overwrite)
         model = _with_settings(model, settings)
         normalized = settings.normalize or model.normalizes
-        checked = _checked_texts(settings.dtype, model.max_seq_length, own)
+        checked = checked_texts(settings.dtype, model.max_seq_length, own)
         expected = np.concatenate(
             [
                 model.tail(model.chain.transform(pooled.numpy()), normalized or None)
                 for pooled in map(model.encoder.embed_tokens, token_batches(model, checked))
             ]
         )
-        tolerance = _tolerance(model, settings)
+        tolerance = tolerance_of(model.maps, settings)
         description = _describe(
             model, expected, normalized=normalized, dtype=settings.dtype, tolerance=tolerance
         )
@@ -143,7 +143,7 @@ def export_model(
             found = write(model, description, folder, checked)
             if found is None:
                 return Exported(path)
-            return _check(path, found, expected, tolerance, settings.dtype)
+            return checked_export(path, found, expected, tolerance, settings.dtype)
 
 
 def text_batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -160,7 +160,7 @@ def token_batches(model: Embedder, texts: Sequence[str]) -> Iterator[dict[str, t
     return map(model.tokenize, text_batches(texts))
 
 
-def _checked_texts(dtype: str, max_seq_length: int, own: Sequence[str]) -> list[str]:
+def checked_texts(dtype: str, max_seq_length: int, own: Sequence[str]) -> list[str]:
     """Return the texts whose embeddings are compared: `CHECKED_SENTENCES` and others."""
     if own:
         by_length = sorted(dict.fromkeys(own), key=len)
@@ -220,13 +220,13 @@ def _describe(
     )
 
 
-def _tolerance(model: Embedder, settings: ExportSettings) -> float:
+def tolerance_of(maps: Sequence[VectorMap], settings: ExportSettings) -> float:
     """Return the largest difference allowed, relative to a channel's size."""
     if settings.dtype == INT8:
         # Another processor rounds other values to the next integer.
         return 1e-3
     tolerance = 1e-5 if settings.format in (ONNX, OPENVINO) else 1e-4
-    for one in model.maps:
+    for one in maps:
         if isinstance(one, AffineMap):
             # Whitening multiplies the encoder's rounding errors, of up to 1e-6, by the norms of its
             # columns.
@@ -250,9 +250,10 @@ def quiet_tensorflow() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _check(
+def checked_export(
     path: pathlib.Path, found: np.ndarray, expected: np.ndarray, tolerance: float, dtype: str
 ) -> Exported:
+    """Return a checked export; raise `UserError` for other embeddings."""
     difference = float(np.abs(found - expected).max())
     largest = float(np.abs(expected).max())
     each = cosines(expected, found)

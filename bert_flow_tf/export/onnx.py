@@ -57,7 +57,7 @@ def write_onnx_folder(
         saved.write_onnx(embed, specs, folder / ONNX_FILE, weights)
     found = None
     if description.dtype == INT8:
-        _quantize(folder / ONNX_FILE)
+        quantize(folder / ONNX_FILE)
     if importlib.util.find_spec("onnxruntime") is not None:
         found = _embeddings(model, folder, texts)
     if found is not None and description.dtype == INT8:
@@ -76,7 +76,7 @@ def write_onnx_folder(
     return found
 
 
-def _quantize(path: pathlib.Path) -> None:
+def quantize(path: pathlib.Path) -> None:
     """Round a graph's matrices to int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

@@ -297,14 +297,21 @@ class Calibrated(CalibratedEncoder):
         return pathlib.Path(folder)
 
     def export(
-        self, path: str | os.PathLike, format: str | None = None, *, overwrite: bool = False
+        self,
+        path: str | os.PathLike,
+        format: str | None = None,
+        *,
+        dtype: str = "float32",
+        overwrite: bool = False,
     ) -> pathlib.Path:
         """Write the calibration for other programs.
 
         Args:
           path: a file `.npz` or `.onnx`, see `glow.saved.export_calibration`; or, with the format
             "sentence-transformers", a folder with the encoder's modules and the calibration as
-            `Dense` modules.
+            `Dense` modules; or, with the format "onnx", a folder with encoder, calibration and
+            tokenizer, which `open_export` opens.
+          dtype: "float32", or "int8" for the matrices of a folder in ONNX.
 
         Raises:
           UserError: the format does not fit, the path exists, or the couplings have no dense
@@ -314,6 +321,12 @@ class Calibrated(CalibratedEncoder):
         with reading(path, "a calibration that can be exported"):
             check_exportable(self._checked_chain())
         warn_if_harmful("export", self.record)
+        if format == "onnx" and path.suffix not in (".npz", ".onnx"):
+            from bert_flow_tf.export.library_model import export_library_model
+
+            return export_library_model(self, path, dtype, overwrite=overwrite).path
+        if dtype != "float32":
+            raise ArgumentError(f"dtype: found {dtype}, expected float32 but in a folder of ONNX")
         if format == "sentence-transformers":
             if not hasattr(self.encoder.given, "_modules"):
                 raise ArgumentError(
@@ -324,7 +337,8 @@ class Calibrated(CalibratedEncoder):
             return path
         if format not in (None, path.suffix[1:]) or path.suffix not in (".npz", ".onnx"):
             raise ArgumentError(
-                f"format: found {format} for {path}, expected sentence-transformers, .npz or .onnx"
+                f"format: found {format} for {path}, expected sentence-transformers, "
+                "onnx, .npz or .onnx"
             )
         if path.suffix == ".onnx":
             check_installed("tf2onnx", "onnx", "format", ArgumentError)

@@ -151,24 +151,24 @@ LIVE = np.array([[1e6, 1.0, -1.0], [-1e6, 0.5, 2.0]], np.float32)
 )
 def test_files_that_differ_from_the_model_are_an_error(found, dtype, is_close, tmp_path):
     if is_close:
-        assert export._check(tmp_path, found, LIVE, 1e-4, dtype).path == tmp_path
+        assert export.checked_export(tmp_path, found, LIVE, 1e-4, dtype).path == tmp_path
     else:
         with user_error(f"{tmp_path}: the written files differ from the model by "):
-            export._check(tmp_path, found, LIVE, 1e-4, dtype)
+            export.checked_export(tmp_path, found, LIVE, 1e-4, dtype)
 
 
 def test_int8_is_judged_on_average_and_its_smallest_is_said(tmp_path):
     live = np.eye(8, dtype=np.float32)
     found = live.copy()
     found[3, 4] = 0.5
-    exported = export._check(tmp_path, found, live, 1e-3, "int8")
+    exported = export.checked_export(tmp_path, found, live, 1e-3, "int8")
     assert exported.min_cosine == pytest.approx(1 / np.sqrt(1.25))
     assert exported.mean_cosine == pytest.approx((7 + 1 / np.sqrt(1.25)) / 8)
     assert exported.texts == 8
     with user_error("cosine 0.8944", "8 texts", "expected a cosine of 0.99 or more"):
-        export._check(tmp_path, found, live, 1e-3, "bfloat16")
+        export.checked_export(tmp_path, found, live, 1e-3, "bfloat16")
     with user_error("expected a mean cosine of 0.95 or more"):
-        export._check(tmp_path, np.roll(live, 1, axis=0), live, 1e-3, "int8")
+        export.checked_export(tmp_path, np.roll(live, 1, axis=0), live, 1e-3, "int8")
 
 
 def test_a_damaged_savedmodel_is_named_and_removed(sts_model, sts_version, tmp_path, monkeypatch):
@@ -203,5 +203,5 @@ def test_the_tolerance_of_a_map_with_huge_columns_is_finite(small_encoder_dir):
     model.flow = AffineMap(8, matrix=1e30 * np.eye(8))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = export._tolerance(model, ExportSettings())
+        found = export.tolerance_of(model.maps, ExportSettings())
     np.testing.assert_allclose(found, 1e24, rtol=1e-6)

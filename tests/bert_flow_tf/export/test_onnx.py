@@ -83,7 +83,7 @@ def test_onnxruntime_gives_our_embeddings(
 
 def test_large_weights_have_a_file_of_their_own(variant, tf2onnx, tmp_path, monkeypatch):
     model = variant("avg-last-2", None)
-    monkeypatch.setattr(saved, "_LARGE", 0)
+    monkeypatch.setattr(saved, "LARGE_WEIGHTS", 0)
     folder = tmp_path / "out"
     model.export(folder, format="onnx")
     ours = model.encode(["the cat", "x"])
