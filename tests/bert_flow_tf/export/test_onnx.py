@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.export.export import CHECKED_SENTENCES, _checked_texts
+from bert_flow_tf.export.export import CHECKED_SENTENCES, checked_texts
 from bert_flow_tf.export.formats import ONNX, ExportSettings, export_path
 from bert_flow_tf.runtime.model import open_export
 from glow import saved
@@ -118,16 +118,16 @@ def test_int8_rounds_matrices_and_its_cosine_is_told(variant, tf2onnx, tmp_path)
 
 
 def test_texts_of_all_lengths_are_checked():
-    sample = _checked_texts("int8", 128, [])[len(CHECKED_SENTENCES) :]
+    sample = checked_texts("int8", 128, [])[len(CHECKED_SENTENCES) :]
     counts = [len(text.split()) for text in sample]
     assert (len(counts), counts[0], counts[-1]) == (200, 1, 128)
     # Half of them are no longer than the geometric mean.
     assert counts == sorted(counts) and counts[100] in range(10, 14)
-    own = _checked_texts("float32", 128, [f"{'x' * (i % 500)}" for i in range(3000)])
+    own = checked_texts("float32", 128, [f"{'x' * (i % 500)}" for i in range(3000)])
     lengths = [len(text) for text in own[len(CHECKED_SENTENCES) :]]
     assert (len(lengths), lengths[0], lengths[-1]) == (200, 0, 499)
     assert max(np.diff(lengths)) <= 3
-    assert _checked_texts("float32", 128, []) == [*CHECKED_SENTENCES]
+    assert checked_texts("float32", 128, []) == [*CHECKED_SENTENCES]
 
 
 def test_an_affine_map_gives_our_cosines_in_every_program(tiny_encoder_dir, tf2onnx, tmp_path):
