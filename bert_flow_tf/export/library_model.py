@@ -34,7 +34,6 @@ from bert_flow_tf.export.export import (
 from bert_flow_tf.export.formats import EXPORT_FORMATS, INT8, ONNX, ExportSettings, export_path
 from bert_flow_tf.export.onnx import quantize
 from bert_flow_tf.model.any_encoder import Calibrated
-from bert_flow_tf.model.embedder import config_of
 from bert_flow_tf.runtime.description import Description
 from bert_flow_tf.runtime.programs import INPUTS, OUTPUT, OnnxProgram
 from bert_flow_tf.runtime.tokenizing import TextTokenizer
@@ -235,7 +234,6 @@ def _max_seq_length(given: Any) -> int:
 def _describe(model: Calibrated, expected: np.ndarray, dtype: str, tolerance: float) -> Description:
     """Describe an export; `expected` are the embeddings of `CHECKED_SENTENCES`."""
     given = model.encoder.given
-    config = config_of(model.maps)
     fingerprint = _fingerprint(given)
     length = _max_seq_length(given)
     encoder = {
@@ -253,13 +251,8 @@ def _describe(model: Calibrated, expected: np.ndarray, dtype: str, tolerance: fl
     record = msgspec.structs.replace(record, encoder=origin, max_seq_length=length)
     prompt = model.prompts.get(model.default_prompt_name or "", "")
     return Description(
-        encoder_fingerprint=fingerprint,
-        do_lower_case=False,
-        sentence_embedding_type=record.pooling,
         max_seq_length=length,
         embedding_size=expected.shape[1],
-        low_dim=-1,
-        flow_config=config.to_dict() if config else None,
         normalized=model.normalizes,
         dtype=dtype,
         probes={text: expected[i].tolist() for i, text in enumerate(CHECKED_SENTENCES[:6]) if text},
