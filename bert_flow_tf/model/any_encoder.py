@@ -32,7 +32,11 @@ from bert_flow_tf.common.records import (
     made_by,
 )
 from bert_flow_tf.common.settings import suggesting_arguments
-from bert_flow_tf.encoder.convert.folders import DESCRIPTION_FILE, SENTENCE_TRANSFORMERS_EXPORT
+from bert_flow_tf.encoder.convert.folders import (
+    DESCRIPTION_FILE,
+    SENTENCE_SETTINGS_FILE,
+    SENTENCE_TRANSFORMERS_EXPORT,
+)
 from bert_flow_tf.encoder.convert.sentence_modules import (
     NORMALIZE,
     append_modules,
@@ -46,7 +50,13 @@ from bert_flow_tf.model.embedder import (
     record_of_own,
     warn_if_harmful,
 )
-from bert_flow_tf.vectors.sentence_model import NoMaps, Sentences
+from bert_flow_tf.vectors.sentence_model import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    NoMaps,
+    Sentences,
+    first_prompt,
+)
 from bert_flow_tf.vectors.tail import Tail
 from bert_flow_tf.vectors.texts import sentence_list
 from glow.chain import Chain
@@ -66,8 +76,14 @@ _UNKNOWN = CalibrationRecord(config=None, training=Training())
 
 
 class SavedCalibration(Result, frozen=True, kw_only=True, tag="calibration"):
+    """The file `record.json`; a setting that is None is the encoder's own."""
+
     flow: CalibrationRecord
     normalize: bool
+    truncate_dim: int | None = None
+    prompts: dict[str, str] | None = None
+    default_prompt_name: str | None = None
+    similarity_fn_name: str | None = None
 
 
 class LibraryEncoder:
@@ -89,6 +105,26 @@ class LibraryEncoder:
     def recipe(self) -> dict[str, Any]:
         """Raise `ValueError`, because nothing identifies another library's weights."""
         raise ValueError(f"found {self.words}, an encoder of another library, which has none")
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The library's own prompts by name."""
+        return dict(getattr(self.given, "prompts", None) or {})
+
+    @property
+    def default_prompt_name(self) -> str | None:
+        """The name of the library's own default prompt."""
+        return getattr(self.given, "default_prompt_name", None)
+
+    @property
+    def default_prompt(self) -> str:
+        """The text of the library's own default prompt, perhaps empty."""
+        return self.prompts.get(self.default_prompt_name or "", "")
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """The library's own similarity function."""
+        return str(getattr(self.given, "similarity_fn_name", None) or "cosine")
 
     @property
     def words(self) -> str:
@@ -153,14 +189,17 @@ class Calibrated(CalibratedEncoder):
         *,
         normalize: bool = False,
         truncate_dim: int | None = None,
+        prompts: dict[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str | None = None,
     ) -> None:
         self.encoder = encoder if isinstance(encoder, LibraryEncoder) else LibraryEncoder(encoder)
         self.normalize = normalize
-        self._prompts = dict(getattr(self.encoder.given, "prompts", None) or {})
-        self._default_prompt_name = getattr(self.encoder.given, "default_prompt_name", None)
-        self._similarity_fn_name = str(
-            getattr(self.encoder.given, "similarity_fn_name", None) or "cosine"
-        )
+        if prompts is None:
+            prompts = self.encoder.prompts
+            default_prompt_name = self.encoder.default_prompt_name
+        self.set_prompts(prompts, default_prompt_name)
+        self._similarity_fn_name = similarity_fn_name or self.encoder.similarity_fn_name
         self._set(maps, record, history, truncate_dim)
 
     def _set(
@@ -168,14 +207,14 @@ class Calibrated(CalibratedEncoder):
         maps: Sequence[VectorMap],
         record: CalibrationRecord,
         history: History | None,
-        truncate_dim: int | None = None,
+        truncate_dim: int | None,
     ) -> None:
         self.chain = Chain(maps, maps[0].event_size) if maps else NoMaps()
         self.record = record
         self.history_ = history
-        # An encoder's width is known when it has encoded.
-        width = maps[-1].output_size if maps else sys.maxsize
-        self.tail = Tail(width=width, normalizes=self.normalize, truncate_dim=truncate_dim)
+        self.tail = Tail(
+            width=_width_after(maps), normalizes=self.normalize, truncate_dim=truncate_dim
+        )
 
     @property
     def maps(self) -> list[VectorMap]:
@@ -187,7 +226,13 @@ class Calibrated(CalibratedEncoder):
         width = None
         for one in maps:
             width = checked_map(one, width).output_size
-        self._set(maps, record_of_own(maps) or _UNKNOWN, None)
+        self._set_maps(maps, record_of_own(maps) or _UNKNOWN, None)
+
+    def _set_maps(
+        self, maps: Sequence[VectorMap], record: CalibrationRecord, history: History | None
+    ) -> None:
+        """Set other maps; a `truncate_dim` above their channels is dropped."""
+        self._set(maps, record, history, self.truncation_of(_width_after(maps)))
 
     @property
     def calibration(self) -> Any:
@@ -204,18 +249,20 @@ class Calibrated(CalibratedEncoder):
         self.maps = flat(calibration)
 
     def state(self) -> dict[str, Any]:
-        """Return all that makes this model, as the arguments of its class."""
         return {
-            "encoder": self.encoder.given,
+            "encoder": self.encoder,
             "maps": self.maps,
             "record": self.record,
             "history": self.history_,
             "normalize": self.normalize,
             "truncate_dim": self.truncate_dim,
+            "prompts": self.prompts,
+            "default_prompt_name": self.default_prompt_name,
+            "similarity_fn_name": self.similarity_fn_name,
         }
 
     def _set_fitted(self: Self, fitted: learning.Fitted) -> Self:
-        self._set(fitted.maps, fitted.record, fitted.history)
+        self._set_maps(fitted.maps, fitted.record, fitted.history)
         return self
 
     @property
@@ -246,6 +293,8 @@ class Calibrated(CalibratedEncoder):
 
         The library gets the options that are not None, but no `label`: it names its bar.
         """
+        if options.get("prompt") is None:
+            options["prompt"] = self.prompt_of()
         given = {
             name: value for name, value in options.items() if value is not None and name != "label"
         }
@@ -255,21 +304,28 @@ class Calibrated(CalibratedEncoder):
 
     def prompt_of(self, name: str | None = None) -> Any:
         """Return the prompt of a name; None for the library's own default."""
-        return None if name is None else super().prompt_of(name)
+        text = super().prompt_of(name)
+        return None if name is None and text == self.encoder.default_prompt else text
 
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Return embeddings of the library's `encode_query`, with its prompt of queries."""
-        return self._by_method("encode_query", sentences, options)
+        return self._by_method("encode_query", QUERY_PROMPTS, sentences, options)
 
     def encode_document(self, sentences: Sentences, **options: Any) -> Any:
         """Return embeddings of the library's `encode_document`, with its prompt, if any."""
-        return self._by_method("encode_document", sentences, options)
+        return self._by_method("encode_document", DOCUMENT_PROMPTS, sentences, options)
 
-    def _by_method(self, method: str, sentences: Sentences, options: dict[str, Any]) -> Any:
+    def _by_method(
+        self, method: str, names: Sequence[str], sentences: Sentences, options: dict[str, Any]
+    ) -> Any:
         """Call `encode` of a copy whose encoder has another method."""
         other = copy.copy(self)
         other.encoder = LibraryEncoder(self.encoder.given, method)
-        return other.encode(sentences, **options)
+        prompt = first_prompt(self.prompts, names)
+        if prompt == first_prompt(self.encoder.prompts, names):
+            # The library's method puts it there.
+            return other.encode(sentences, **options)
+        return other._encode_with(prompt, sentences, options)
 
     def transform(self, X: Any) -> Any:
         """Return embeddings [n, D] calibrated, float32 [n, d]; encode strings."""
@@ -307,7 +363,8 @@ class Calibrated(CalibratedEncoder):
         """Write the calibration for other programs.
 
         Args:
-          path: a file `.npz` or `.onnx`, see `glow.saved.export_calibration`; or, with the format
+          path: a file `.npz` or `.onnx`, see `glow.saved.export_calibration`, of the maps and
+            `truncate_dim`, without `normalize`; or, with the format
             "sentence-transformers", a folder with the encoder's modules and the calibration as
             `Dense` modules; or, with the format "onnx", a folder with encoder, calibration and
             tokenizer, which `open_export` opens.
@@ -343,7 +400,7 @@ class Calibrated(CalibratedEncoder):
         if path.suffix == ".onnx":
             check_installed("tf2onnx", "onnx", "format", ArgumentError)
         with new_file(output_file(path, overwrite=overwrite)) as new, _layers_needed():
-            write_export(self.chain, new, path.suffix)
+            write_export(self._cut_chain(), new, path.suffix)
         return path
 
     def faiss_transform(self) -> Any:
@@ -352,6 +409,7 @@ class Calibrated(CalibratedEncoder):
         It is a `faiss.LinearTransform`. `normalize` is not part of it: an index that keeps cosines
         has a `faiss.NormalizationTransform` behind it, see docs/vectors.md.
         """
+        chain = self._cut_chain()
         check_installed("faiss", "faiss", "faiss_transform", ArgumentError)
         faiss: Any = importlib.import_module("faiss")
         if not all(isinstance(one, AffineMap) for one in self.maps):
@@ -359,7 +417,7 @@ class Calibrated(CalibratedEncoder):
             raise ArgumentError(
                 f"faiss_transform: {found}, expected whitening or another affine map"
             )
-        (layer,) = self.chain.dense_layers()
+        (layer,) = chain.dense_layers()
         transform = faiss.LinearTransform(*layer.kernel.shape, True)
         faiss.copy_array_to_vector(np.float32(layer.kernel.T).ravel(), transform.A)
         faiss.copy_array_to_vector(np.float32(layer.bias), transform.b)
@@ -372,18 +430,53 @@ class Calibrated(CalibratedEncoder):
         if getattr(given, "truncate_dim", None) is not None:
             found = f"found truncate_dim={given.truncate_dim}"
             raise ArgumentError(f"format: {found}, which no module keeps; expected .npz or .onnx")
+        # The norm comes before the truncation.
+        chain = self.chain if self.normalize else self._cut_chain()
         with _layers_needed():
-            layers = self.chain.dense_layers()
+            modules = [dense_module(layer) for layer in chain.dense_layers()]
+        if self.normalize:
+            modules.append(NORMALIZE)
+            if self.truncate_dim is not None:
+                modules += [dense_module(layer) for layer in self._cut().dense_layers()]
         given.save(str(folder))
-        append_modules(folder, [*map(dense_module, layers), *[NORMALIZE] * self.normalize])
+        append_modules(folder, modules)
+        if own := self._own_settings():
+            path = folder / SENTENCE_SETTINGS_FILE
+            kept = read_json(path, dict[str, Any], expected="settings", versioned=False)
+            write_json(path, kept | own)
         write_json(folder / DESCRIPTION_FILE, self._saved())
+
+    def _cut(self) -> AffineMap:
+        """Return the truncation as a map."""
+        width = self.chain.output_size
+        return AffineMap(width, matrix=np.eye(width, self.tail.size))
+
+    def _cut_chain(self) -> Chain:
+        """Return the maps and the truncation."""
+        chain = self._checked_chain()
+        if self.truncate_dim is None:
+            return chain
+        return Chain([*chain.maps, self._cut()], chain.event_size)
 
     def _saved(self) -> SavedCalibration:
         return SavedCalibration(
             made_by=made_by("calibrate"),
             flow=msgspec.structs.replace(self.record, config=config_of(self.maps)),
             normalize=self.normalize,
+            truncate_dim=self.truncate_dim,
+            **self._own_settings(),
         )
+
+    def _own_settings(self) -> dict[str, Any]:
+        """Return prompts and similarity function where they are not the library's."""
+        own = self.encoder
+        found: dict[str, Any] = {}
+        prompts = self.prompts, self.default_prompt_name
+        if prompts != (own.prompts, own.default_prompt_name):
+            found["prompts"], found["default_prompt_name"] = prompts
+        if self.similarity_fn_name != own.similarity_fn_name:
+            found["similarity_fn_name"] = self.similarity_fn_name
+        return found
 
 
 @suggesting_arguments(Calibrated.fit)
@@ -474,7 +567,17 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
         return Calibrated(encoder, maps, record_of_own(maps) or _UNKNOWN)
     record = read_json(path, SavedCalibration, expected="a calibration's record")
     history = saved_history(folder, record.flow.verdict)
-    return Calibrated(encoder, maps, record.flow, history, normalize=record.normalize)
+    return Calibrated(
+        encoder,
+        maps,
+        record.flow,
+        history,
+        normalize=record.normalize,
+        truncate_dim=record.truncate_dim,
+        prompts=record.prompts,
+        default_prompt_name=record.default_prompt_name,
+        similarity_fn_name=record.similarity_fn_name,
+    )
 
 
 def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> np.ndarray:
@@ -488,6 +591,11 @@ def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> 
     if not np.isfinite(found).all():
         raise UserError("embeddings: found NaN or infinity, expected finite numbers")
     return found
+
+
+def _width_after(maps: Sequence[VectorMap]) -> int:
+    # An encoder's width is known when it has encoded.
+    return maps[-1].output_size if maps else sys.maxsize
 
 
 @contextlib.contextmanager

@@ -56,6 +56,32 @@ class CalibratedEncoder(SentenceModel):
 
     history_: History | None = None
     may_witness = True
+    maps: Any
+
+    def state(self) -> dict[str, Any]:
+        """Return all that makes this model, as the arguments of its class."""
+        raise NotImplementedError
+
+    def __copy__(self: Self) -> Self:
+        """Return another model that shares the weights and the maps."""
+        state = self.state()
+        copied = _made(type(self), state | {"encoder": copy.copy(state["encoder"])})
+        copied.__dict__.update(self.step_settings)
+        return copied
+
+    def __reduce__(self) -> tuple:
+        """Return the state, for `pickle` and `copy.deepcopy`."""
+        return _made, (type(self), self.state()), self.step_settings
+
+    def unfitted(self: Self) -> Self:
+        copied = copy.copy(self)
+        copied.maps = []
+        return copied
+
+    def truncation_of(self, size: int) -> int | None:
+        """Return `truncate_dim` for other maps; None if `size` channels are no more."""
+        kept = self.truncate_dim
+        return kept if kept is not None and kept < size else None
 
     def __copy__(self: Any) -> Any:
         """Return another model that shares the encoder's weights and the maps."""

@@ -1,6 +1,5 @@
 """A text encoder, maps and a tail as one value."""
 
-import copy
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -145,14 +144,13 @@ class Embedder(CalibratedEncoder):
 
     def _set_maps(self, maps: Sequence[VectorMap], learned: CalibrationRecord | None) -> None:
         """Set other maps; a `truncate_dim` above their channels is dropped."""
-        kept = self.truncate_dim
         width = maps[-1].output_size if maps else self.encoder.embedding_size
         size = self.low_dim if self.low_dim > 0 else width
         self._set(
             maps,
             learned,
             low_dim=self.low_dim,
-            truncate_dim=kept if kept is not None and kept < size else None,
+            truncate_dim=self.truncation_of(size),
         )
 
     @property
@@ -225,10 +223,6 @@ class Embedder(CalibratedEncoder):
             return {}
 
     def state(self) -> dict[str, Any]:
-        """Return all that makes this model, as the arguments of its class.
-
-        `save`, copies and pickles use it.
-        """
         return {
             # Another model's length is its own; both share the weights.
             "encoder": copy.copy(self.encoder),

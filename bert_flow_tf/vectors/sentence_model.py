@@ -16,8 +16,9 @@ from bert_flow_tf.vectors.texts import known_texts, parts, sentence_list
 from bert_flow_tf.vectors.thresholds import Threshold, check_enough, sampled, threshold
 
 Sentences = str | Iterable[str]
+QUERY_PROMPTS = ("query",)
 # The names of a document's prompt, the first that exists.
-_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 # sentence-transformers knows these names of a default prompt without a text.
 _USUAL_PROMPTS = ("query", "document")
 
@@ -29,6 +30,11 @@ def check_choices(given: Mapping[str, tuple[Any, Collection[Any]]]) -> None:
             known = list(expected)
             listed = known if len(known) < 9 else [*known[:2], "…", known[-1]]
             raise ArgumentError(f"{name}: found {value!r}, expected {', '.join(map(str, listed))}")
+
+
+def first_prompt(prompts: Mapping[str, str], names: Sequence[str]) -> str:
+    """Return the first prompt that exists; "" without one."""
+    return next((prompts[name] for name in names if name in prompts), "")
 
 
 class NoMaps:
@@ -196,19 +202,15 @@ class SentenceModel(TextStep):
 
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "query", if there is one."""
-        return self._encode_with(("query",), sentences, options)
+        return self._encode_with(first_prompt(self.prompts, QUERY_PROMPTS), sentences, options)
 
     def encode_document(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "document", "passage" or "corpus", if any."""
-        return self._encode_with(_DOCUMENT_PROMPTS, sentences, options)
+        return self._encode_with(self.document_prompt, sentences, options)
 
-    def _encode_with(
-        self, names: Sequence[str], sentences: Sentences, options: dict[str, Any]
-    ) -> Any:
+    def _encode_with(self, prompt: str, sentences: Sentences, options: dict[str, Any]) -> Any:
         if options.get("prompt_name") is None and options.get("prompt") is None:
-            options["prompt"] = next(
-                (self.prompts[name] for name in names if name in self.prompts), ""
-            )
+            options["prompt"] = prompt
         return self.encode(sentences, **options)
 
     def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
@@ -386,7 +388,10 @@ class SentenceModel(TextStep):
         Raises `ArgumentError` for other values than texts by name, or a name without a prompt,
         unless it is "query" or "document", which then mean no text.
         """
-        if not all(isinstance(one, str) for pair in prompts.items() for one in pair):
+        are_texts = isinstance(prompts, Mapping) and all(
+            isinstance(one, str) for pair in prompts.items() for one in pair
+        )
+        if not are_texts:
             raise ArgumentError(f"prompts: found {prompts}, expected a dict of texts by name")
         if default not in (None, *prompts, *_USUAL_PROMPTS):
             known = ", ".join(dict.fromkeys((*prompts, *_USUAL_PROMPTS)))
@@ -424,8 +429,7 @@ class SentenceModel(TextStep):
     @property
     def document_prompt(self) -> str:
         """The text that `encode_document` puts before a sentence, perhaps empty."""
-        found = (self.prompts[name] for name in _DOCUMENT_PROMPTS if name in self.prompts)
-        return next(found, "")
+        return first_prompt(self.prompts, DOCUMENT_PROMPTS)
 
 
 def digest_of(recipe: Sequence[Mapping[str, Any]]) -> str:

@@ -146,6 +146,63 @@ class Library:
         modules = [{"idx": 0, "name": "0", "path": "", "type": "a.Transformer"}]
         (pathlib.Path(folder) / "modules.json").write_text(json.dumps(modules))
         (pathlib.Path(folder) / "sentencepiece.bpe.model").touch()
+        settings = {"prompts": {}, "similarity_fn_name": None}
+        (pathlib.Path(folder) / "config_sentence_transformers.json").write_text(
+            json.dumps(settings)
+        )
+
+
+def applied_modules(folder, u):
+    """Return what the modules after the first make of vectors [n, D]."""
+    for module in json.loads((folder / "modules.json").read_text())[1:]:
+        if module["type"].endswith("Normalize"):
+            u = u / np.linalg.norm(u, axis=1, keepdims=True)
+            continue
+        tensors = safetensors.numpy.load_file(folder / module["path"] / "model.safetensors")
+        u = u @ tensors["linear.weight"].T + tensors["linear.bias"]
+        slope = tensors.get("activation_function.weight", np.ones(1, np.float32))
+        u = np.where(u > 0, u, slope * u)
+    return u
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_truncation_stays_through_fit_save_and_export(normalize, u, tmp_path, require):
+    def encode(texts):
+        return u[: len(texts)]
+
+    texts = [f"text {i}" for i in range(300)]
+    model = any_encoder.Calibrated(encode, normalize=normalize, truncate_dim=3)
+    model.fit(texts, method="whitening", dev_fraction=0)
+    whole = calibrate(encode, texts, method="whitening", dev_fraction=0, normalize=normalize)
+    expected = whole.encode(texts)[:, :3]
+    np.testing.assert_array_equal(model.encode(texts), expected)
+    model.save(tmp_path / "saved")
+    again = load_calibration(tmp_path / "saved", Library())
+    np.testing.assert_array_equal(again.transform(u[:300]), expected)
+    again.export(tmp_path / "out", format="sentence-transformers")
+    found = applied_modules(tmp_path / "out", u[:300])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    again.export(tmp_path / "layers.npz")
+    layers = np.load(tmp_path / "layers.npz")
+    found = u[:300] @ layers["kernel_0"] + layers["bias_0"]
+    if normalize:
+        # A file has no norm, so the cosines are the same.
+        found /= np.linalg.norm(found, axis=1, keepdims=True)
+        expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    # A map of no more channels ends it.
+    model.fit(texts, method="whitening-3", dev_fraction=0)
+    assert model.truncate_dim is None and model.embedding_size == 3
+    with user_error("calibration: found none"):
+        any_encoder.Calibrated(encode).faiss_transform()
+
+
+def test_an_export_has_the_prompts_that_are_set(u, tmp_path):
+    model = any_encoder.Calibrated(Library(), calibrate_array(u, FitSettings(method="sn")).maps)
+    model.prompts = {"query": "find "}
+    model.export(tmp_path / "out", format="sentence-transformers")
+    settings = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
+    assert settings["prompts"] == {"query": "find "} and settings["similarity_fn_name"] is None
 
 
 def test_modules_are_appended_and_only_an_export_is_replaced(calibrated, u, tmp_path):
@@ -155,12 +212,7 @@ def test_modules_are_appended_and_only_an_export_is_replaced(calibrated, u, tmp_
         again.export(out, format="sentence-transformers", overwrite=True)
     modules = json.loads((out / "modules.json").read_text())
     assert [module["idx"] for module in modules] == list(range(len(modules)))
-    z = u
-    for module in modules[1:]:
-        tensors = safetensors.numpy.load_file(out / module["path"] / "model.safetensors")
-        z = z @ tensors["linear.weight"].T + tensors["linear.bias"]
-        slope = tensors.get("activation_function.weight", np.ones(1, np.float32))
-        z = np.where(z > 0, z, slope * z)
+    z = applied_modules(out, u)
     expected = calibrated.transform(u)
     np.testing.assert_allclose(z, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
     # It could be a model that the library or a user wrote.

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.stats
+import sklearn.base
 import tensorflow as tf
 from msgspec.structs import replace
 
@@ -246,6 +247,7 @@ def test_wrong_options_are_refused_before_work(model, monkeypatch):
         ("default_prompt_name", "typo"),
         ("similarity_fn_name", "typo"),
         ("prompts", {"query": 3}),
+        ("prompts", ["query"]),
     ):
         before = getattr(model, name)
         with user_error(f"{name}: found"):
@@ -368,6 +370,49 @@ def test_another_librarys_encoder_has_the_same_interface(calibrated):
             ask()
 
 
+SETTINGS = {
+    "truncate_dim": 2,
+    "prompts": {"query": "w1 ", "mine": "w4 "},
+    "default_prompt_name": "mine",
+    "similarity_fn_name": "dot",
+}
+
+
+@pytest.fixture(scope="module", params=["BertFlow", "export", "library", "function"])
+def settable(request, made):
+    """A model of every class, and the function that opens what its `save` writes."""
+    if request.param == "BertFlow":
+        return copy.copy(made("affine, prompt", "itself")), BertFlow.from_pretrained
+    if request.param == "export":
+        return copy.copy(made("affine, prompt", "onnx")), None
+    encoder = encode_plainly if request.param == "function" else made("encoder", "onnx")
+    model = calibrate(encoder, SENTENCES, method="whitening-4", dev_fraction=0)
+    return model, lambda folder: load_calibration(folder, encoder)
+
+
+@pytest.mark.parametrize("way", ["copy", "deepcopy", "pickle", "clone", "frozen", "saved"])
+def test_every_way_keeps_what_can_be_set(settable, way, tmp_path):
+    model, opened = settable
+    model.default_prompt_name = None
+    for name, value in SETTINGS.items():
+        setattr(model, name, value)
+    model.frozen = way == "frozen"
+    if way == "saved":
+        if opened is None:
+            return
+        again = opened(model.save(tmp_path / "saved"))
+    else:
+        again = {
+            "copy": copy.copy,
+            "deepcopy": copy.deepcopy,
+            "pickle": lambda one: pickle.loads(pickle.dumps(one)),
+            "clone": sklearn.base.clone,
+            "frozen": sklearn.base.clone,
+        }[way](model)
+        assert again.frozen == model.frozen
+    assert {name: getattr(again, name) for name in SETTINGS} == SETTINGS
+
+
 def test_a_functions_options_are_refused(encoder):
     model = calibrate(encode_plainly, SENTENCES, method="sn")
     for options in ({"prompt": "w1 "}, {"batch_size": 3}, {"device": "cpu"}):
@@ -385,3 +430,29 @@ def test_a_librarys_own_prompts_reach_it(made):
         (np.float32(model.embed_documents(SOME)), library.encode_document(SOME)),
     ):
         close(found, one.forward(ours).numpy())
+
+
+def test_prompts_that_are_set_come_before_a_librarys_own(made):
+    library = copy.copy(made("affine, prompt", "onnx"))
+    model = calibrate(library, SENTENCES, method="sn")
+    (one,) = model.maps
+
+    def gives(found, prompt):
+        close(found, one.forward(library.encode(SOME, prompt=prompt)).numpy())
+
+    gives(model.encode(SOME), "w5 w6 ")
+    model.default_prompt_name = None
+    gives(model.encode(SOME), "")
+    model.prompts = {"query": "w7 ", "mine": "w8 "}
+    model.default_prompt_name = "mine"
+    for changed in (model, copy.copy(model)):
+        gives(changed.encode(SOME), "w8 ")
+        ((_, found),) = changed.encode_blocks(SOME)
+        gives(found, "w8 ")
+        gives(changed.encode_query(SOME), "w7 ")
+        gives(changed.encode_document(SOME), "")
+    function = calibrate(encode_plainly, SENTENCES, method="sn")
+    function.prompts = {"query": "w7 "}
+    close(function.encode(SOME), function.transform(encode_plainly(SOME)))
+    with user_error("prompt: found with a function"):
+        function.encode_query(SOME)
