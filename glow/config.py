@@ -81,6 +81,8 @@ class GlowConfig:
                     else str(error).lower()
                 )
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, {expected}") from None
+        # The recipe stays the flow's when the caller's dict changes.
+        object.__setattr__(self, "own", dict(self.own))
         for key, known in _BUILT_IN.items():
             if (part := getattr(self, key)) not in known:
                 object.__setattr__(self, key, _checked_part(key, part, known))

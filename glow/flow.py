@@ -224,7 +224,7 @@ class Glow(tf.Module):
 
     def __reduce__(self) -> tuple:
         arrays = {name: variable.numpy() for name, variable in self.variables_by_path.items()}
-        return _restored, (self.config, self.event_size, self._seed, arrays)
+        return _restored, (self.config, self.event_size, self._seed, self.dtype.name, arrays)
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
@@ -371,10 +371,10 @@ class Glow(tf.Module):
 
 
 def _restored(
-    config: GlowConfig, event_size: int, seed: int, arrays: Mapping[str, np.ndarray]
+    config: GlowConfig, event_size: int, seed: int, dtype: str, arrays: Mapping[str, np.ndarray]
 ) -> Glow:
     """Return the flow of `Glow.__reduce__`."""
-    flow = Glow(config, event_size, seed=seed)
+    flow = Glow(config, event_size, seed=seed, dtype=dtype)
     for name, variable in flow.variables_by_path.items():
         variable.assign(arrays[name])
     return flow

@@ -92,10 +92,12 @@ def _made(recipe: Mapping[str, Any]) -> VectorMap:
 
 
 def check_exportable(chain: Chain) -> None:
-    """Raise `ValueError` for a map without variables, which no file can hold."""
+    """Raise `ValueError` for a map that cannot be identified, as `write_maps` does."""
     for one in chain.maps:
-        if not one.variables_by_path:
-            raise ValueError(f"calibration: found {one}; expected a flow or an affine map")
+        try:
+            recipe_of(one)
+        except ValueError as error:
+            raise ValueError(f"calibration: {error}") from error
 
 
 def write_onnx(

@@ -249,8 +249,9 @@ class Calibrated(CalibratedEncoder):
         self.maps = flat(calibration)
 
     def state(self) -> dict[str, Any]:
+        """Return all that makes this model, as the arguments of its class."""
         return {
-            "encoder": self.encoder,
+            "encoder": self.encoder.given,
             "maps": self.maps,
             "record": self.record,
             "history": self.history_,

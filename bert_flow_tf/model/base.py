@@ -56,27 +56,6 @@ class CalibratedEncoder(SentenceModel):
 
     history_: History | None = None
     may_witness = True
-    maps: Any
-
-    def state(self) -> dict[str, Any]:
-        """Return all that makes this model, as the arguments of its class."""
-        raise NotImplementedError
-
-    def __copy__(self: Self) -> Self:
-        """Return another model that shares the weights and the maps."""
-        state = self.state()
-        copied = _made(type(self), state | {"encoder": copy.copy(state["encoder"])})
-        copied.__dict__.update(self.step_settings)
-        return copied
-
-    def __reduce__(self) -> tuple:
-        """Return the state, for `pickle` and `copy.deepcopy`."""
-        return _made, (type(self), self.state()), self.step_settings
-
-    def unfitted(self: Self) -> Self:
-        copied = copy.copy(self)
-        copied.maps = []
-        return copied
 
     def truncation_of(self, size: int) -> int | None:
         """Return `truncate_dim` for other maps; None if `size` channels are no more."""
@@ -212,7 +191,7 @@ class CalibratedEncoder(SentenceModel):
             the table.
           pairs: first sentences, second sentences and their gold scores, which may be 0 and 1.
           metric: see `fit`.
-          settings: the flow's; `method` is ignored.
+          settings: the flow's.
 
         The errors are those of `fit`.
         """
@@ -222,6 +201,10 @@ class CalibratedEncoder(SentenceModel):
         for method in found:
             self.check_method(method)
         settings = settings or FitSettings()
+        if settings.method != FitSettings.method:
+            raise ArgumentError(
+                f"settings: found the method {settings.method}, expected the names in methods"
+            )
         measuring = self._measuring(pairs, metric)
         texts = sentence_list(sentences)
         rows = learn_all(texts, found, settings, measuring, show_progress_bar=show_progress_bar)

@@ -1,5 +1,6 @@
 """A text encoder, maps and a tail as one value."""
 
+import copy
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from bert_flow_tf.vectors.texts import parts
 from glow.chain import Chain
 from glow.flow import Glow
 from glow.maps import AffineMap, VectorMap, in_blocks
+from glow.number_types import is_whole_number
 from glow.tracing import check_process
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ def checked_map(one: Any, width: int | None) -> VectorMap:
         raise ArgumentError(
             f"flow: found {one.event_size} channels, expected the encoder's {width}"
         )
+    for variable in one.variables_by_path.values():
+        if variable.dtype.is_floating and variable.dtype != tf.float32:
+            raise ArgumentError(f"flow: found variables of {variable.dtype.name}, expected float32")
     return one
 
 
@@ -53,10 +58,8 @@ def record_of_own(maps: Sequence[VectorMap]) -> CalibrationRecord | None:
     """Return a record of a user's maps; their training is unknown."""
     if not maps:
         return None
-    names = ["flow" if isinstance(one, Glow) else "affine" for one in maps]
-    return CalibrationRecord(
-        config=config_of(maps), training=Training(settings={"method": "+".join(names)})
-    )
+    method = "+".join(one.kind for one in maps)
+    return CalibrationRecord(config=config_of(maps), training=Training(settings={"method": method}))
 
 
 def flat(one: VectorMap) -> list[VectorMap]:
@@ -223,6 +226,10 @@ class Embedder(CalibratedEncoder):
             return {}
 
     def state(self) -> dict[str, Any]:
+        """Return all that makes this model, as the arguments of its class.
+
+        `save`, copies and pickles use it.
+        """
         return {
             # Another model's length is its own; both share the weights.
             "encoder": copy.copy(self.encoder),
@@ -341,8 +348,12 @@ class Embedder(CalibratedEncoder):
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
         chain = self.require_flow("sample")
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+        if not is_whole_number(n) or n < 0:
             raise ArgumentError(f"n: found {n!r}, expected a whole number of 0 or more")
+        if not is_whole_number(seed) or not 0 <= seed < 2**31:
+            raise ArgumentError(
+                f"seed: found {seed!r}, expected a whole number from 0 to 2**31 - 1"
+            )
         return chain.sample(int(n), seed).numpy()
 
     def require_flow(self, what: str) -> Chain:

@@ -21,8 +21,7 @@ def check_max_seq_length(value: int, limit: int | None, limit_is: str = "") -> i
       limit_is: words that say what the limit is.
     """
     largest = limit or sys.maxsize
-    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_number or not 3 <= value <= largest:
+    if not is_whole_number(value) or not 3 <= value <= largest:
         raise ArgumentError(
             f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}"
             f"{limit_is}"

@@ -378,6 +378,9 @@ def test_density_inverse_and_samples_are_the_flows(loaded, tiny_encoder_dir):
     np.testing.assert_allclose(loaded.inverse(loaded.encode("w4")), u[1], rtol=0, atol=1e-4)
     with user_error("inverse: found an array of shape [3], expected [n, 32]"):
         loaded.inverse([1.0, 2.0, 3.0])
+    for seed in (2**31, -1, 1.5):
+        with user_error(f"seed: found {seed}, expected a whole number from 0"):
+            loaded.sample(4, seed=seed)
     drawn = loaded.sample(4, seed=1)
     np.testing.assert_array_equal(drawn, loaded.sample(4, seed=1))
     assert drawn.shape == (4, 32)
@@ -478,6 +481,8 @@ def test_a_calibration_of_ones_own_can_be_set(plain_model, tmp_path, kind):
     if kind == "affine":
         whitening = SoftWhitening(0.1).fit(u)
         own = AffineMap(size, whitening.mean_, whitening.matrix_)
+    with user_error("flow: found variables of float64, expected float32"):
+        model.flow = Glow(GlowConfig(n_levels=2), size, seed=5, dtype=tf.float64)
     model.flow = own
     np.testing.assert_allclose(model.encode(texts), own.forward(u), atol=1e-4)
     assert model.record.flow.method == kind and model.record.flow.verdict is None

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import types
 
 import numpy as np
 import pytest
@@ -12,7 +13,14 @@ from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.maps import AffineMap, identity_of
 from glow.parts import code_digest
-from glow.saved import CONFIG_FILE, export_calibration, made_maps, read_maps, write_maps
+from glow.saved import (
+    CONFIG_FILE,
+    check_exportable,
+    export_calibration,
+    made_maps,
+    read_maps,
+    write_maps,
+)
 
 WIDTH = 12
 
@@ -183,6 +191,28 @@ def test_an_own_map_is_saved_with_its_code(tmp_path, u, monkeypatch):
     for identify in (identity_of, lambda one: write_maps(tmp_path, [one])):
         with pytest.raises(ValueError, match="found Doubled; put it into a module of its own"):
             identify(own)
+
+
+class Mirrored(AffineMap):
+    """A map of one's own without variables."""
+
+    kind = f"{__name__}:Mirrored"
+    variables_by_path = types.MappingProxyType({})
+    recipe = types.MappingProxyType({"kind": kind})
+
+    def forward(self, u):
+        return -u
+
+    @classmethod
+    def from_recipe(cls, recipe):
+        return cls(WIDTH)
+
+
+def test_what_can_be_saved_can_be_exported(tmp_path, u):
+    check_exportable(Chain([Mirrored(WIDTH)], WIDTH))
+    write_maps(tmp_path, [Mirrored(WIDTH)])
+    (loaded,) = read_maps(tmp_path)
+    np.testing.assert_array_equal(loaded.forward(u), -u)
 
 
 def test_maps_that_differ_have_other_identities():

@@ -88,6 +88,13 @@ def test_an_own_part_is_read_without_its_module_and_not_built():
         GlowConfig(coupling="none of them")
 
 
+def test_a_configuration_does_not_follow_the_callers_dict():
+    own = {"bound": 2.0}
+    config = GlowConfig(coupling="no_such_module:Own", own=own)
+    own["bound"] = 3.0
+    assert config.own == {"bound": 2.0}
+
+
 def test_the_page_lists_every_key_with_its_default():
     page = (pathlib.Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| `?([^|`]+)`? \|", page, re.MULTILINE))

@@ -1,4 +1,6 @@
+import copy
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -146,6 +148,13 @@ def test_answers_follow_the_variables_even_for_the_same_tensor(config):
     for old, new, found in zip(before, answers(embeddings()), answers(u), strict=True):
         assert np.abs(old - new).max() > 1e-3
         np.testing.assert_array_equal(found, new)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_has_the_type(copied):
+    flow = new_flow(dtype=tf.float64)
+    u = tf.cast(embeddings(), tf.float64)
+    np.testing.assert_array_equal(copied(flow).forward(u), flow.forward(u))
 
 
 def test_samples_have_the_flows_density_and_follow_the_seed(flow):

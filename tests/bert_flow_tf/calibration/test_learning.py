@@ -139,6 +139,14 @@ def test_another_transformer_calibrates_but_is_not_exported(tmp_path):
         with user_error("found QuantileTransformer", "not affine"):
             write()
     assert not list(tmp_path.iterdir())
+    model.maps = model.maps
+    assert model.record.method == "transformer"
+
+
+def test_the_methods_of_compare_are_one_argument():
+    settings = FitSettings(method="whitening")
+    with user_error("settings: found the method whitening, expected the names in methods"):
+        compare(numbers, SENTENCES, ["sn"], settings=settings)
 
 
 def test_a_channel_that_hardly_varies_keeps_a_transformer_as_it_is():
