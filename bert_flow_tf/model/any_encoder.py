@@ -76,7 +76,7 @@ _UNKNOWN = CalibrationRecord(config=None, training=Training())
 
 
 class SavedCalibration(Result, frozen=True, kw_only=True, tag="calibration"):
-    """The file `record.json`; a setting that is None is the encoder's own."""
+    """The file `record.json`; without prompts or a function, the encoder's own hold."""
 
     flow: CalibrationRecord
     normalize: bool

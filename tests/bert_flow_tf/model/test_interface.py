@@ -380,7 +380,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module", params=["BertFlow", "export", "library", "function"])
 def settable(request, made):
-    """A model of every class, and the function that opens what its `save` writes."""
+    """A model of every class, and what opens its folder."""
     if request.param == "BertFlow":
         return copy.copy(made("affine, prompt", "itself")), BertFlow.from_pretrained
     if request.param == "export":
