@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from bert_flow_tf.common.errors import warn_user
 from bert_flow_tf.vectors.similarities import normalized
 from glow.constant_channels import negligible_channels, negligible_deviation
-from glow.user_warnings import warn_user
 
 Self = TypeVar("Self", bound="AffineMethod")
 # Rows so many times as far from the centre show what happens beyond the learned range.

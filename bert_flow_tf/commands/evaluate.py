@@ -87,7 +87,10 @@ def evaluate(
     picture = locked_plot(plot, panels, overwrite=overwrite)
     path = _locked_scores(model, out, overwrite=overwrite, has_picture=picture is not None)
     read = read_tasks(names or (), glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
-    tasks = [_task_of(pairs)] if pairs.pairs else read.tasks
+    from bert_flow_tf.tasks.scoring import pairs_task
+
+    own = pairs.read()
+    tasks = [pairs_task(*own)] if own else read.tasks
     if path:
         # Another mistake than the model's is found before TensorFlow loads.
         remaining_tasks(path, Basis(_digests(tasks), {}), overwrite=overwrite)
@@ -120,15 +123,6 @@ def _locked_scores(
     # A file of another kind is found before any work.
     remaining_tasks(path, Basis({}, {}), overwrite=overwrite)
     return path
-
-
-def _task_of(pairs: PairOptions) -> "ScoredTask":
-    """Return the task of a user's own pairs."""
-    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
-    from bert_flow_tf.tasks.scoring import pairs_task
-
-    first, second, scores = checked_pairs(pairs.read())
-    return pairs_task(first, second, scores)
 
 
 def _digests(tasks: "Sequence[ScoredTask]") -> dict[str, str]:

@@ -80,10 +80,7 @@ def isotropy(
     texts = [] if input_path is None else form.texts(input_path)
     picture = locked_plot(plot, panels, overwrite=overwrite)
     path = locked_file(out, overwrite=overwrite) if out else None
-    if glue_dir:
-        measured = _of_task(task, glue_dir, split)
-    else:
-        measured = _of_files(texts, _checked_pairs(pairs))
+    measured = _of_task(task, glue_dir, split) if glue_dir else _of_files(texts, pairs.read())
     loaded = model.load()
     from bert_flow_tf.report.isotropy import measure_model
 
@@ -129,15 +126,6 @@ def _of_task(task: Task, glue_dir: str, split: str) -> _Measured:
         both = list(zip(examples.sentences_a, examples.sentences_b, strict=True))
         pairs += [both[i] for i in positive_pairs(examples.labels.tolist(), task.label_max)]
     return _Measured(f"{task.directory}, {split}", list(dict.fromkeys(sentences)), pairs)
-
-
-def _checked_pairs(pairs: PairOptions) -> "Pairs | None":
-    found = pairs.read()
-    if found is None:
-        return None
-    from bert_flow_tf.tasks.labelled_pairs import checked_pairs
-
-    return checked_pairs(found)
 
 
 def _of_files(texts: list[str], scored: "Pairs | None") -> _Measured:

@@ -23,12 +23,13 @@ class PairOptions(Settings):
     no_pair_header: bool = flag(False, "The first row of --pairs is data.", needs=("pairs",))
 
     def read(self) -> "LabelledPairs | None":
-        """Return the pairs and their scores; None without `--pairs`."""
+        """Return the pairs and their scores, which differ; None without `--pairs`."""
         if self.pairs is None:
             return None
-        from bert_flow_tf.tasks.labelled_pairs import read_labelled_pairs
+        from bert_flow_tf.tasks.labelled_pairs import checked_pairs, read_labelled_pairs
 
-        return read_labelled_pairs(self.pairs, self.pair_columns, no_header=self.no_pair_header)
+        found = read_labelled_pairs(self.pairs, self.pair_columns, no_header=self.no_pair_header)
+        return checked_pairs(found)
 
 
 def metric_option() -> Decorator:

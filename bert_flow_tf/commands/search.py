@@ -119,9 +119,9 @@ def search(
     )
     for query, (cosines, nearest) in zip(all_queries, found, strict=True):
         if len(all_queries) > 1:
-            click.echo(_one_line(query))
+            click.echo(_one_cell(query))
         for rank, (cosine, i) in enumerate(zip(cosines, nearest, strict=True), 1):
-            cells = map(_one_line, corpus[i])
+            cells = map(_one_cell, corpus[i])
             click.echo("\t".join([f"{rank}", f"{cosine:.6f}", *cells]))
 
 
@@ -180,7 +180,7 @@ def _first_of_each(sentences: Sequence[str], numbers: Sequence[int]) -> list[int
     return list(first.values())
 
 
-def _one_line(value: object) -> str:
+def _one_cell(value: object) -> str:
     """Replace tabs and line breaks, because they separate fields and lines."""
     return " ".join(str(value).split())
 

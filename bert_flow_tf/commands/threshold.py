@@ -58,19 +58,15 @@ def threshold(
 
 
 def _sides(options: EncodingOptions, texts: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the texts with known words, and their embeddings by side.
+    """Return the texts with known words, and embeddings by side.
 
-    An export has embeddings after its calibration alone.
+    Of many texts, some are embedded. An export has embeddings after its calibration alone.
     """
-    if options.is_export:
-        exported = options.open()
-        known = known_texts(texts, exported.only_unknown)
-        return known, {"cosine": exported.encode(known)}
-    model = options.load()
+    model = options.open()
     from bert_flow_tf.tasks.scoring import sides
 
     known = known_texts(texts, model.only_unknown)
-    found = [*sides(model, model.encode_pooled(known)).values()]
+    found = [*sides(model, model.encode_pooled(thresholds.sampled(known))).values()]
     names = ("cosine",) if len(found) == 1 else ("before", "after")
     return known, dict(zip(names, found, strict=True))
 

@@ -10,7 +10,7 @@ import msgspec
 from bert_flow_tf.common.atomic import write_atomically
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.reading import reading
-from bert_flow_tf.common.version import FORMAT_VERSION as FORMAT_VERSION
+from bert_flow_tf.common.version import FORMAT_VERSION
 
 CONFIG_FILE = "config.json"  # of a run, and of Hugging Face's encoder folders
 T = TypeVar("T")

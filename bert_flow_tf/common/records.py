@@ -7,8 +7,8 @@ import re
 
 import msgspec
 
-from bert_flow_tf.common.json_files import FORMAT_VERSION, Count, Positive
-from bert_flow_tf.common.version import __version__
+from bert_flow_tf.common.json_files import Count, Positive
+from bert_flow_tf.common.version import FORMAT_VERSION, __version__
 from glow.config import GlowConfig
 
 Setting = bool | int | float | str | None

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from bert_flow_tf.common.checkpoints import checkpoint_prefix
 from bert_flow_tf.common.errors import ArgumentError, UserError
-from bert_flow_tf.common.json_files import FORMAT_VERSION
 from bert_flow_tf.common.reading import AnyPath
 from bert_flow_tf.common.records import EncoderFiles, EncoderRecord, Training, encoder_name
 from bert_flow_tf.common.user_cache import cache_root, cached_folder, downloaded
+from bert_flow_tf.common.version import FORMAT_VERSION
 from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,

@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 
 from bert_flow_tf.common.errors import UserError
-from bert_flow_tf.common.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.common.json_files import read_json
 from bert_flow_tf.common.reading import AnyPath, reading
 from bert_flow_tf.common.records import Training
+from bert_flow_tf.common.version import FORMAT_VERSION
 from glow.arrays import check_arrays
 
 if TYPE_CHECKING:

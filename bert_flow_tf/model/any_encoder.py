@@ -32,8 +32,8 @@ from bert_flow_tf.common.records import (
     made_by,
 )
 from bert_flow_tf.common.settings import suggesting_arguments
+from bert_flow_tf.common.version import DESCRIPTION_FILE
 from bert_flow_tf.encoder.convert.folders import (
-    DESCRIPTION_FILE,
     SENTENCE_SETTINGS_FILE,
     SENTENCE_TRANSFORMERS_EXPORT,
 )

@@ -23,8 +23,9 @@ from tqdm import tqdm
 from bert_flow_tf.common.atomic import FolderKind, locked, new_file, output_folder
 from bert_flow_tf.common.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.common.errors import ArgumentError, UserError
-from bert_flow_tf.common.json_files import FORMAT_VERSION, Count, read_json, write_json
+from bert_flow_tf.common.json_files import Count, read_json, write_json
 from bert_flow_tf.common.reading import AnyPath, check_local, is_remote, reading
+from bert_flow_tf.common.version import FORMAT_VERSION
 from bert_flow_tf.scale.settings import ShardSettings
 from bert_flow_tf.tasks.sentence_files import (
     SENTENCE,

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from bert_flow_tf.common.errors import UserError
 from bert_flow_tf.common.json_files import Count
 from bert_flow_tf.common.reading import parse_number, read_lines
-from bert_flow_tf.tasks import classifiers as transfer
-from bert_flow_tf.tasks import tasks
+from bert_flow_tf.tasks import classifiers, tasks
 from bert_flow_tf.tasks.scored_tasks import ScoredTask
 from bert_flow_tf.vectors.metrics import auc, pearson, spearman
 from bert_flow_tf.vectors.similarities import check_directions, cosines_of_pairs
@@ -93,7 +92,7 @@ def score_tasks(
     for task in tasks:
         if task.metric == "accuracy":
             classes = {name: part.labels for name, part in task.subsets.items()}
-            transfer.check_classes(classes, task.name)
+            classifiers.check_classes(classes, task.name)
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     embeddings = np.asarray(encode(distinct))
     rows = {sentence: row for row, sentence in enumerate(distinct)}
@@ -126,9 +125,9 @@ def _score_transfer(task: ScoredTask, embedded: Callable[[list[str]], np.ndarray
         sides = [embedded(side) for side in (part.sentences_a, part.sentences_b) if side]
         for side in sides:
             check_directions(side, task.label(name))
-        parts[name] = transfer.Part(transfer.features(*sides), part.labels)
+        parts[name] = classifiers.Part(classifiers.features(*sides), part.labels)
     is_pairs = any(part.sentences_b for part in task.subsets.values())
-    found = transfer.classify(parts, is_pairs=is_pairs)
+    found = classifiers.classify(parts, is_pairs=is_pairs)
     return msgspec.structs.replace(
         unscored(task),
         pairs=len(task.subsets[task.split]),

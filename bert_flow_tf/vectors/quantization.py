@@ -3,8 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from bert_flow_tf.common.errors import ArgumentError
-from glow.user_warnings import warn_user
+from bert_flow_tf.common.errors import ArgumentError, warn_user
 
 ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 # As in sentence-transformers, fewer rows say little about the ranges of others.

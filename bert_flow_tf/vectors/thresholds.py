@@ -8,7 +8,9 @@ from bert_flow_tf.common.errors import ArgumentError
 from bert_flow_tf.vectors.similarities import check_directions, normalized
 
 # 4,000 rows have 8 million pairs, whose cosines take 32 MB.
-_MOST_ROWS, _RESAMPLES = 4000, 200
+_MOST_ROWS = 4000
+_RESAMPLES = 200
+_SEED = (0, 5)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,15 +42,18 @@ def check_enough(sentences: int, false_matches: float) -> None:
         )
 
 
-def sampled(texts: list[str], seed: int = 0) -> list[str]:
+def sampled(texts: list[str]) -> list[str]:
     """Return the texts whose embeddings `threshold` uses: all, or 4,000 random ones."""
-    if len(texts) <= _MOST_ROWS:
-        return texts
-    order = np.random.default_rng([seed, 5]).permutation(len(texts))
-    return [texts[i] for i in order[:_MOST_ROWS]]
+    return [texts[i] for i in _sampled_rows(len(texts))]
 
 
-def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0) -> Threshold:
+def _sampled_rows(count: int) -> np.ndarray:
+    if count <= _MOST_ROWS:
+        return np.arange(count)
+    return np.random.default_rng(_SEED).permutation(count)[:_MOST_ROWS]
+
+
+def threshold(embeddings: np.ndarray, false_matches: float = 1e-3) -> Threshold:
     """Return the cosine that the share `false_matches` of random pairs exceeds.
 
     It bounds matches of unrelated sentences. It says nothing of near misses, such as two sentences
@@ -63,8 +68,7 @@ def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0
       UserError: see `check_enough`, or an embedding is zero or not finite.
     """
     check_enough(len(embeddings), false_matches)
-    rng = np.random.default_rng([seed, 5])
-    u = embeddings if len(embeddings) <= _MOST_ROWS else rng.permutation(embeddings)[:_MOST_ROWS]
+    u = embeddings[_sampled_rows(len(embeddings))]
     check_directions(u, "threshold")
     n = len(u)
     total = n * (n - 1) // 2
@@ -83,6 +87,7 @@ def threshold(embeddings: np.ndarray, false_matches: float = 1e-3, seed: int = 0
         above = np.searchsorted(np.cumsum(counts[rows] * counts[columns]), false_matches * pairs)
         return float(cosines[min(above, len(cosines) - 1)])
 
+    rng = np.random.default_rng(_SEED)
     samples = [
         exceeded(np.bincount(rng.integers(n, size=n), minlength=n)) for _ in range(_RESAMPLES)
     ]

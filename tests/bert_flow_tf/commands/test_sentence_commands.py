@@ -9,6 +9,7 @@ import pytest
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.scale.shards import MANIFEST
+from bert_flow_tf.vectors import thresholds
 from bert_flow_tf.vectors.thresholds import threshold
 from tests.bert_flow_tf.small_runs import small_flow_file
 from tests.refusals import bert_flow, refusal, refused, succeeds
@@ -77,6 +78,18 @@ def test_threshold_is_that_of_python_before_and_after(saved, fit):
     few = bert_flow("threshold", "--model", saved, "--input", many, "--false_matches", 1e-5)
     found = "--false_matches: found 240 different sentences for 1e-05"
     refusal(few.exit_code, few.stderr, found, after_log=True)
+
+
+def test_threshold_of_many_sentences_is_that_of_python(saved, fit, monkeypatch):
+    monkeypatch.setattr(thresholds, "_MOST_ROWS", 100)
+    options = ("--false_matches", 0.01, "--format", "json")
+    (row,) = json.loads(succeeds("threshold", "--model", saved, "--input", fit[-1], *options))[
+        "rows"
+    ]
+    sentences = [line for line in fit[-1].read_text().splitlines() if line.strip()]
+    found = BertFlow.load(saved).threshold(sentences, 0.01)
+    values = [row[f"after{end}"] for end in ("", " low", " high")]
+    assert values == pytest.approx([found.cosine, found.low, found.high], abs=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from bert_flow_tf.common.json_files import FORMAT_VERSION, read_json, write_json
+from bert_flow_tf.common.json_files import read_json, write_json
+from bert_flow_tf.common.version import FORMAT_VERSION
 from tests.refusals import user_error
 
 

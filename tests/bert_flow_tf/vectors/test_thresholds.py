@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.vectors.thresholds import threshold
+from bert_flow_tf.vectors import thresholds
+from bert_flow_tf.vectors.thresholds import sampled, threshold
 from tests.refusals import user_error
 
 
@@ -28,8 +29,15 @@ def test_the_share_above_it_is_the_wanted_one_here_and_on_other_rows():
     wanted = threshold(drawn(4000, 100), 1e-2).cosine
     found = [threshold(drawn(300, seed), 1e-2) for seed in range(40)]
     assert 34 <= sum(one.low <= wanted <= one.high for one in found) < 40
-    # Of many rows, some are drawn.
     assert threshold(drawn(5000)).sentences == 4000
+
+
+def test_of_many_rows_the_same_are_drawn_before_and_after_encoding(monkeypatch):
+    monkeypatch.setattr(thresholds, "_MOST_ROWS", 200)
+    u = drawn(300)
+    drawn_rows = [int(text) for text in sampled([str(i) for i in range(300)])]
+    assert len(set(drawn_rows)) == 200
+    assert threshold(u[drawn_rows], 1e-2) == threshold(u, 1e-2)
 
 
 def test_too_few_rows_zeros_and_no_share_are_named():
