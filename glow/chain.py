@@ -59,11 +59,13 @@ class Chain(tf.Module):
         return last if isinstance(last, Glow) else None
 
     @property
+    def _before(self) -> list[VectorMap]:
+        return self.maps if self.flow is None else self.maps[:-1]
+
+    @property
     def has_density(self) -> bool:
         """True for a flow behind invertible affine maps."""
-        return self.flow is not None and all(
-            isinstance(one, AffineMap) and one.is_invertible for one in self.maps[:-1]
-        )
+        return self.flow is not None and self.has_bits_before
 
     @property
     def variables_by_path(self) -> dict[str, tf.Variable]:
@@ -132,7 +134,7 @@ class Chain(tf.Module):
         """Return the log-density [...] of the vectors `u` [..., D], in nats."""
         *before, flow = self._with_density()
         x = functools.reduce(lambda x, one: one.forward(x), before, u)
-        return flow.log_prob(x) + self._log_det()
+        return flow.log_prob(x) + tf.cast(self._log_det(), self.dtype)
 
     def bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tf.Tensor:
         """Return `-log p(u) / (D ln 2)`, see `Glow.bits_per_dim`."""
@@ -147,9 +149,14 @@ class Chain(tf.Module):
         z, bits_per_dim = flow.forward_and_bits_per_dim(x, step)
         return z, bits_per_dim + self.bits_before()
 
+    @property
+    def has_bits_before(self) -> bool:
+        """True for invertible affine maps before the flow, if there is one."""
+        return all(isinstance(one, AffineMap) and one.is_invertible for one in self._before)
+
     def bits_before(self) -> tf.Tensor:
         """Return the bits per dimension [] of the maps before the flow."""
-        return -self._log_det() / (self.event_size * math.log(2.0))
+        return tf.cast(-self._log_det() / (self.event_size * math.log(2.0)), self.dtype)
 
     def sample(self, n: int, seed: int) -> tf.Tensor:
         """Draw `n` vectors [n, D] of the density; the seed determines them."""
@@ -164,10 +171,10 @@ class Chain(tf.Module):
         return self.maps
 
     def _log_det(self) -> tf.Tensor:
-        """Return the maps' `log |det|` before the flow; minus infinity without one."""
-        log_det = tf.zeros([], self.dtype)
-        for one in self.maps[:-1]:
-            log_det += one.log_det() if isinstance(one, AffineMap) else -np.inf
+        """Return the maps' `log |det|` before the flow, float64; minus infinity without one."""
+        log_det = tf.zeros([], tf.float64)
+        for one in self._before:
+            log_det += tf.cast(one.log_det() if isinstance(one, AffineMap) else -np.inf, tf.float64)
         return log_det
 
 

@@ -298,16 +298,11 @@ def _errors_of(transformer: Any) -> Iterator[None]:
 
 
 def _bits_of(maps: Sequence[VectorMap]) -> float | None:
-    """Return the bits per dimension that maps add to a loss.
-
-    It is None unless all of them are affine and have an inverse.
-    """
-    log_det = 0.0
-    for one in maps:
-        if not isinstance(one, AffineMap) or not one.is_invertible:
-            return None
-        log_det += float(one.log_det())
-    return -log_det / (maps[0].event_size * np.log(2.0)) if maps else 0.0
+    """Return the bits per dimension that maps add to a flow's loss; None without any."""
+    if not maps:
+        return 0.0
+    chain = Chain(maps, maps[0].event_size)
+    return float(chain.bits_before()) if chain.has_bits_before else None
 
 
 def _measures(

@@ -4,8 +4,6 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from bert_flow_tf.calibration.history import History
 from bert_flow_tf.calibration.judgement import Pairs, deciding_measures
 from bert_flow_tf.calibration.learning import Fitted, Measuring, learn
@@ -88,10 +86,6 @@ class CalibratedEncoder(SentenceModel):
         from bert_flow_tf.tasks.scoring import scores_of, tasks_of
 
         return scores_of(f"{type(self).__name__}.evaluate", self, tasks_of(on))
-
-    def after_flow(self, u: np.ndarray) -> np.ndarray:
-        """Map and reduce `encode_pooled`'s [n, D]; return [n, embedding_size]."""
-        return self.reduce(self.chain.transform(u))
 
     @property
     def recorded_losses(self) -> "Losses | None":

@@ -320,15 +320,17 @@ class Embedder(CalibratedEncoder):
 
         `options` are those of `encode_pooled`.
         """
-        chain = self.require_flow("log_prob")
-        single = isinstance(sentences, str)
-        u = self.encode_pooled([sentences] if isinstance(sentences, str) else sentences, **options)
-        found = in_blocks(chain.log_prob, u)
-        return found[0] if single else found
+        return self._of_density("log_prob", sentences, options)
 
     def bits_per_dim(self, sentences: Sentences, **options: Any) -> np.ndarray:
         """Return `log_prob` as a loss, float32 [n], in bits per dimension."""
-        return self.log_prob(sentences, **options) / (-self.chain.event_size * np.log(2.0))
+        return self._of_density("bits_per_dim", sentences, options)
+
+    def _of_density(self, name: str, sentences: Sentences, options: dict[str, Any]) -> np.ndarray:
+        function = getattr(self.require_flow(name), name)
+        u = self.encode_pooled([sentences] if isinstance(sentences, str) else sentences, **options)
+        found = in_blocks(function, u)
+        return found[0] if isinstance(sentences, str) else found
 
     def inverse(self, z: Any) -> np.ndarray:
         """Return the embeddings before the flow, float32 [n, D] or [D]."""

@@ -55,7 +55,7 @@ def sides(model: SentenceModel, pooled: np.ndarray) -> dict[str, np.ndarray]:
     """
     found = {WITHOUT_FLOW: model.reduce(pooled)}
     if model.chain.maps:
-        found[WITH_FLOW] = model.reduce(model.chain.transform(pooled))
+        found[WITH_FLOW] = model.after_flow(pooled)
     return found
 
 

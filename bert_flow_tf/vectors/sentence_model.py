@@ -200,6 +200,10 @@ class SentenceModel(TextStep):
         """Average and truncate the channels of [n, D], as the tail does."""
         return self.tail(z, normalize=False)
 
+    def after_flow(self, u: np.ndarray) -> np.ndarray:
+        """Map and reduce `encode_pooled`'s [n, D]; return [n, embedding_size]."""
+        return self.reduce(self.chain.transform(u))
+
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
         """Call `encode` with the prompt named "query", if there is one."""
         return self._encode_with(first_prompt(self.prompts, QUERY_PROMPTS), sentences, options)

@@ -374,6 +374,7 @@ def test_density_inverse_and_samples_are_the_flows(loaded, tiny_encoder_dir):
     np.testing.assert_allclose(
         loaded.bits_per_dim(SENTENCES), -expected / (32 * np.log(2)), rtol=1e-4
     )
+    assert loaded.bits_per_dim(SENTENCES).dtype == loaded.log_prob(SENTENCES).dtype == np.float32
     np.testing.assert_allclose(loaded.inverse(loaded.encode(SENTENCES)), u, rtol=0, atol=1e-4)
     np.testing.assert_allclose(loaded.inverse(loaded.encode("w4")), u[1], rtol=0, atol=1e-4)
     with user_error("inverse: found an array of shape [3], expected [n, 32]"):
