@@ -298,7 +298,7 @@ def _errors_of(transformer: Any) -> Iterator[None]:
 
 
 def _bits_of(maps: Sequence[VectorMap]) -> float | None:
-    """Return the bits per dimension that maps add to a loss, or None."""
+    """Return the bits per dimension before a flow, None without any."""
     if not maps:
         return 0.0
     chain = Chain(maps, maps[0].event_size)
