@@ -159,10 +159,10 @@ def recipe_of(one: VectorMap) -> dict[str, Any]:
 
     Raises `ValueError` for a map that cannot be identified.
     """
-    return dict(one.recipe) | own_code(one.kind)
+    return dict(one.recipe) | code_of_kind(one.kind)
 
 
-def own_code(kind: str) -> dict[str, dict[str, str]]:
+def code_of_kind(kind: str) -> dict[str, dict[str, str]]:
     """Return the digest of a kind's code as part of a recipe."""
     return {"code": {kind: code_digest(kind)}} if is_part_path(kind) else {}
 

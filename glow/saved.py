@@ -14,10 +14,10 @@ import tensorflow as tf
 from glow.arrays import check_arrays, write_arrays
 from glow.chain import Chain
 from glow.flow import Glow
-from glow.maps import AffineMap, VectorMap, own_code, recipe_of
+from glow.maps import AffineMap, VectorMap, code_of_kind, recipe_of
 from glow.parts import is_part_path, resolve_part, warn_if_changed
 
-CONFIG_FILE = "calibration.json"
+RECIPES_FILE = "calibration.json"
 ARRAYS_FILE = "calibration.npz"
 _KINDS: dict[str, Any] = {AffineMap.kind: AffineMap, Glow.kind: Glow}
 _OPSET = 15
@@ -33,7 +33,7 @@ def write_maps(folder: str | os.PathLike, maps: Sequence[VectorMap]) -> None:
     """
     recipes = {"maps": [recipe_of(one) for one in maps]}
     text = f"{json.dumps(recipes, indent=2)}\n"
-    pathlib.Path(folder, CONFIG_FILE).write_text(text, encoding="utf-8")
+    pathlib.Path(folder, RECIPES_FILE).write_text(text, encoding="utf-8")
     variables = Chain(maps, maps[0].event_size).variables_by_path
     arrays = {name: variable.numpy() for name, variable in variables.items()}
     write_arrays(pathlib.Path(folder, ARRAYS_FILE), arrays)
@@ -41,7 +41,7 @@ def write_maps(folder: str | os.PathLike, maps: Sequence[VectorMap]) -> None:
 
 def read_maps(folder: str | os.PathLike) -> list[VectorMap]:
     """Return the maps of a folder; raise `ValueError` for other files."""
-    path = pathlib.Path(folder, CONFIG_FILE)
+    path = pathlib.Path(folder, RECIPES_FILE)
     try:
         recipes = json.loads(path.read_text(encoding="utf-8"))["maps"]
         if not isinstance(recipes, list):
@@ -87,7 +87,7 @@ def _made(recipe: Mapping[str, Any]) -> VectorMap:
         expected = f"expected {', '.join(_KINDS)}, or `module:name` of a class"
         raise ValueError(f"kind: found {kind!r}, {expected}")
     made = resolve_part(kind).from_recipe(recipe)
-    warn_if_changed(recipe.get("code", {}), own_code(kind).get("code", {}))
+    warn_if_changed(recipe.get("code", {}), code_of_kind(kind).get("code", {}))
     return made
 
 

@@ -14,7 +14,7 @@ from glow.flow import Glow
 from glow.maps import AffineMap, identity_of
 from glow.parts import code_digest
 from glow.saved import (
-    CONFIG_FILE,
+    RECIPES_FILE,
     check_exportable,
     export_calibration,
     made_maps,
@@ -183,7 +183,7 @@ def test_an_own_map_is_saved_with_its_code(tmp_path, u, monkeypatch):
     (loaded,) = read_maps(tmp_path)
     np.testing.assert_array_equal(loaded.forward(u), own.forward(u))
     assert identity_of(own)["code"] == {Doubled.kind: code_digest(Doubled.kind)}
-    file = tmp_path / CONFIG_FILE
+    file = tmp_path / RECIPES_FILE
     file.write_text(file.read_text().replace(code_digest(Doubled.kind), "0" * 64))
     with pytest.warns(UserWarning, match="test_chain: the code has changed since the model"):
         read_maps(tmp_path)
