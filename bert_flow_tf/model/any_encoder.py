@@ -568,17 +568,18 @@ def load_calibration(folder: str | os.PathLike, encoder: Encoder = None) -> Cali
         return Calibrated(encoder, maps, record_of_own(maps) or _UNKNOWN)
     record = read_json(path, SavedCalibration, expected="a calibration's record")
     history = saved_history(folder, record.flow.verdict)
-    return Calibrated(
-        encoder,
-        maps,
-        record.flow,
-        history,
-        normalize=record.normalize,
-        truncate_dim=record.truncate_dim,
-        prompts=record.prompts,
-        default_prompt_name=record.default_prompt_name,
-        similarity_fn_name=record.similarity_fn_name,
-    )
+    with reading(path, "a calibration's record"):
+        return Calibrated(
+            encoder,
+            maps,
+            record.flow,
+            history,
+            normalize=record.normalize,
+            truncate_dim=record.truncate_dim,
+            prompts=record.prompts,
+            default_prompt_name=record.default_prompt_name,
+            similarity_fn_name=record.similarity_fn_name,
+        )
 
 
 def _array(embeddings: Sequence[Any] | np.ndarray, width: int | None = None) -> np.ndarray:

@@ -14,8 +14,10 @@ from bert_flow_tf.original import recipe as recipes
 from bert_flow_tf.original.folder import write_result
 from bert_flow_tf.tasks.scores import ScoredRun, Scores
 from bert_flow_tf.tasks.senteval import SUBSETS
+from bert_flow_tf.tasks.tasks import task_key
 from bert_flow_tf.training.run_folder import FinishedRun
 from tests.bert_flow_tf import records
+from tests.bert_flow_tf.original.written import task_scores
 from tests.bert_flow_tf.small_runs import write_tsv
 from tests.refusals import bert_flow, refusal, succeeds
 
@@ -95,7 +97,8 @@ class Workplace:
             if settings.prediction_path.exists():
                 raise FinishedRun(f"{run_dir}: found all results")
             text = "".join(f"{cosine}\n" for cosine in cosines)
-            run = ScoredRun(name=str(run_dir), model=model, tasks={})
+            tasks = {task_key(settings.data.task_name): task_scores()}
+            run = ScoredRun(name=str(run_dir), model=model, tasks=tasks)
             record = Scores(made_by=records.MADE_BY, runs=[run])
             write_result(settings.prediction_path, text, record)
 
